@@ -85,9 +85,9 @@ lint: setup
 	$(VENV)/bin/mypy
 
 docs: setup
-	$(PYTHON) -m raypoly.reports.configuration_page docs/configuration.md
-	$(PYTHON) -m raypoly.reports.objectives_page docs/objectives.md
-	$(PYTHON) -m raypoly.reports.metrics_table docs/cluster.md
+	$(PYTHON) -m docs.tools.configuration_page docs/configuration.md
+	$(PYTHON) -m docs.tools.objectives_page docs/objectives.md
+	$(PYTHON) -m docs.tools.metrics_table docs/cluster.md
 
 clean-env:
 	rm -rf $(VENV)

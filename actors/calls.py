@@ -34,7 +34,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from raypoly.errors import OutOfRetries, RaypolyError, TransferBroken
+from raypoly.core.errors import OutOfRetries, RaypolyError, TransferBroken
 
 REFILL_SECONDS = 180.0
 """Seconds of progress that give one retry back."""

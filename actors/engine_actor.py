@@ -13,11 +13,11 @@ from actors.calls import LOST, START, CallContext, result
 from actors.model_files import ModelFiles
 from actors.model_tokenizer import ModelTokenizer
 from actors.watched import WATCHED, Pulse, Watched
-from raypoly.config import GeneratorConfig
-from raypoly.engines import Sample, SampleRequest, build
-from raypoly.engines.transfer import Parcel, check_version
-from raypoly.errors import TransferBroken
-from raypoly.values import Float32, Int32, Rollout
+from raypoly.core.config import GeneratorConfig
+from raypoly.core.errors import TransferBroken
+from raypoly.core.values import Float32, Int32, Rollout
+from raypoly.rollouts.engines import Sample, SampleRequest, build
+from raypoly.rollouts.engines.transfer import Parcel, check_version
 
 T = TypeVar("T")
 Sampled = tuple[int, tuple[Rollout, ...]]

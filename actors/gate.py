@@ -15,10 +15,10 @@ from actors.calls import LOST, START, CallContext, result
 from actors.model_files import ModelFiles
 from actors.replaced_actor import ReplacedActor
 from actors.watched import WATCHED, Watched
-from raypoly.gates.base_gate import GateAnswers
-from raypoly.gates.gate_folder import GateFile
-from raypoly.gates.model_gate import ModelGate
-from raypoly.values import Problem, TestSuite
+from raypoly.core.values import Problem, TestSuite
+from raypoly.recipes.cppo.gates.base_gate import GateAnswers
+from raypoly.recipes.cppo.gates.gate_folder import GateFile
+from raypoly.recipes.cppo.gates.model_gate import ModelGate
 
 
 class GateActor(Watched):
@@ -34,7 +34,7 @@ class GateActor(Watched):
         """Load the model. An error fails this call; the actor lives on."""
         import torch
 
-        from raypoly.gates.gate_model import GateModel
+        from raypoly.recipes.cppo.gates.gate_model import GateModel
 
         torch.set_num_threads(self._threads)  # another number adds in another order
         self._model = GateModel.load(self._files.here(), self._file.words, self._file.template, self.beat)

@@ -15,10 +15,10 @@ from actors.calls import LOST, START, CallContext
 from actors.engine_actor import EngineClient, Sampled
 from actors.model_files import ModelFiles
 from actors.weight_delivery import Links, WeightDelivery, WeightSource
-from raypoly.config import Config
-from raypoly.engines import Sample, SampleRequest
-from raypoly.placement import ON_CPU, Placement, engine_name
-from raypoly.values import Float32, Int32
+from raypoly.core.config import Config
+from raypoly.core.values import Float32, Int32
+from raypoly.planning.placement import ON_CPU, Placement, engine_name
+from raypoly.rollouts.engines import Sample, SampleRequest
 
 
 class Generator:

@@ -27,12 +27,12 @@ import ray
 from actors.calls import LOST, START, CallContext, result
 from actors.replaced_actor import ReplacedActor
 from actors.watched import Pulse, Watched, all_stacks
-from raypoly.config import JudgeConfig
-from raypoly.errors import RaypolyError
-from raypoly.judge import Judge, build_judge, is_shared, key_variable_names
-from raypoly.judge.fair_queue import FairThreads
-from raypoly.judge.judge_usage import QuestionTerms, UsageCounts, asking_for, count_usage
-from raypoly.values import Labels, Problem, Rollout, TestSuite, Verdict
+from raypoly.core.config import JudgeConfig
+from raypoly.core.errors import RaypolyError
+from raypoly.core.values import Labels, Problem, Rollout, TestSuite, Verdict
+from raypoly.strategies.judge import Judge, build_judge, is_shared, key_variable_names
+from raypoly.strategies.judge.fair_queue import FairThreads
+from raypoly.strategies.judge.judge_usage import QuestionTerms, UsageCounts, asking_for, count_usage
 
 T = TypeVar("T")
 

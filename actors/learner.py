@@ -1,7 +1,7 @@
 """The learner actor: one rank, which owns its part of the master weights and the optimizer.
 
-`raypoly.policy.policy_learner` does the work. `actors.learner_group` calls all ranks together. `actors.weight_delivery`
-says when weights are sent to an engine.
+`raypoly.learner.policy_learner` does the work. `actors.learner_group` calls all ranks together.
+`actors.weight_delivery` says when weights are sent to an engine.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import ray
 
 from actors.model_files import ModelFiles
 from actors.watched import Watched
-from raypoly import programs
-from raypoly.config import Config
-from raypoly.engines.transfer import Parcel, Sender, build_sender
-from raypoly.errors import WeightsMidway
-from raypoly.losses import of_run
-from raypoly.losses.aggregation import Normalisers
-from raypoly.placement import engine_number
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.store.shards import Shard, ShardReader, ShardWriter
-from raypoly.values import Float32, Int32
+from raypoly.algorithms.losses import of_run
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.core.config import Config
+from raypoly.core.errors import WeightsMidway
+from raypoly.core.values import Float32, Int32
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.planning.placement import engine_number
+from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts.engines.transfer import Parcel, Sender, build_sender
+from raypoly.run.store.shards import Shard, ShardReader, ShardWriter
 
 if TYPE_CHECKING:
-    from raypoly.policy.snapshots import Snapshot
+    from raypoly.learner.snapshots import Snapshot
 
 WRITING = "writing"
 """The concurrency group in which shards are written, beside the calls that train."""
@@ -73,7 +73,7 @@ class LearnerActor(Watched):
 
     def meeting(self) -> tuple[str, int]:
         """For rank 0: host and port where the ranks of this learner meet, for as long as this actor lives."""
-        from raypoly.policy.sharding import RendezvousStore
+        from raypoly.learner.sharding import RendezvousStore
 
         host = ray.util.get_node_ip_address()
         self._store = RendezvousStore(host)
@@ -81,14 +81,14 @@ class LearnerActor(Watched):
 
     def setup(self, checkpoint: ShardReader | None, place: Rendezvous | None = None) -> Standing:
         """Load the starting model, or a checkpoint. With a `place` it returns when all ranks are there."""
-        from raypoly.policy.policy_learner import (
+        from raypoly.learner.policy_learner import (
             PolicyLearner,  # imports torch and models, seconds that no driver needs
         )
-        from raypoly.policy.ranks import ONE, device
+        from raypoly.learner.ranks import ONE, device
 
         config, ranks = self._config, ONE
         if place is not None:
-            from raypoly.policy.sharding import ShardedRanks  # imports FSDP, which one rank does not need
+            from raypoly.learner.sharding import ShardedRanks  # imports FSDP, which one rank does not need
 
             ranks = ShardedRanks(place.rank, place.size, place.host, place.port, device())
         self._ranks = ranks

@@ -20,9 +20,9 @@ from actors.calls import LOST, START, CallContext, result
 from actors.learner import WRITING, LearnerActor, Rendezvous, Standing
 from actors.model_files import ModelFiles
 from actors.watched import GROUP
-from raypoly.config import Config
-from raypoly.errors import RaypolyError
-from raypoly.store.shards import ShardReader
+from raypoly.core.config import Config
+from raypoly.core.errors import RaypolyError
+from raypoly.run.store.shards import ShardReader
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import ray
 
-from raypoly.caches import cache_root
-from raypoly.errors import UsageError
-from raypoly.folder_cache import FolderCache
+from raypoly.core.caches import cache_root
+from raypoly.core.errors import UsageError
+from raypoly.core.folder_cache import FolderCache
 
 SENT_BYTES = 1 << 30
 """The largest folder that goes through the object store, in the memory of the driver's node."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.engines import end_tokens
-from raypoly.errors import UsageError
-from raypoly.values import Int32
+from raypoly.core.errors import UsageError
+from raypoly.core.values import Int32
+from raypoly.rollouts.engines import end_tokens
 
 
 class ModelTokenizer:

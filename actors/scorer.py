@@ -9,10 +9,10 @@ from typing import Any
 import ray
 
 from actors.watched import Watched
-from raypoly.config import ScorerConfig
-from raypoly.lru_cache import LRUCache
-from raypoly.sandbox import Sandbox
-from raypoly.values import Problem, TestSuite, Verdict
+from raypoly.core.config import ScorerConfig
+from raypoly.core.lru_cache import LRUCache
+from raypoly.core.values import Problem, TestSuite, Verdict
+from raypoly.verifier.sandbox import Sandbox
 
 SUITES = 256
 """The most longer suites kept by hash, in the object store and in each actor."""

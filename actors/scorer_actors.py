@@ -19,8 +19,8 @@ import ray
 from actors.calls import LOST, START, CallContext, result
 from actors.scorer import Scorer
 from actors.watched import WATCHED
-from raypoly.config import ScorerConfig
-from raypoly.errors import RaypolyError
+from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import RaypolyError
 
 LOOK_SECONDS = 0.5
 """How often more actors are asked for, idle ones are given back, and chunks are looked at."""

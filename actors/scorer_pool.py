@@ -4,7 +4,7 @@
     await pool.start()
     verdicts = await pool.score(problem, ["def f(n): ...", None])
 
-Programs of all groups wait in one queue (`raypoly/scoring/program_queue.py`), the most urgent first. Short programs
+Programs of all groups wait in one queue (`raypoly/verifier/program_queue.py`), the most urgent first. Short programs
 travel in small chunks, two in flight an actor. Where programs are not short, each travels alone to an idle actor, so
 that a slow program delays no other.
 
@@ -25,11 +25,11 @@ from ray.exceptions import RayError
 from actors.calls import LOST, CallContext, node_died, reason, result
 from actors.scorer import SUITE_CHARACTERS, SUITES
 from actors.scorer_actors import LOOK_SECONDS, ScorerActors, ScorerWorker, now
-from raypoly.config import ScorerConfig
-from raypoly.errors import BrokenTests, IsolationMissing, OutOfRetries, RaypolyError, SandboxError
-from raypoly.lru_cache import LRUCache
-from raypoly.scoring.program_queue import Chunk, ProgramQueue, QueuedProgram
-from raypoly.values import WITHOUT_TESTS, Problem, TestSuite, Verdict
+from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import BrokenTests, IsolationMissing, OutOfRetries, RaypolyError, SandboxError
+from raypoly.core.lru_cache import LRUCache
+from raypoly.core.values import WITHOUT_TESTS, Problem, TestSuite, Verdict
+from raypoly.verifier.program_queue import Chunk, ProgramQueue, QueuedProgram
 
 CHUNK = 8
 """The most short programs that travel together."""

@@ -10,10 +10,10 @@ from actors.generator import Generator
 from actors.model_files import ModelFiles
 from actors.model_tokenizer import ModelTokenizer
 from actors.weight_delivery import WeightSource
-from raypoly.config import Config
-from raypoly.engines import SampleRequest
-from raypoly.errors import UsageError
-from raypoly.values import Int32
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.core.values import Int32
+from raypoly.rollouts.engines import SampleRequest
 
 
 class TokenizerOnly(Generator):

@@ -1,9 +1,9 @@
-"""Weight sync: sends new weights from the learner to an engine, by a transport of `raypoly.engines.transfer` or as a
-Ray object, and the proof that they arrived.
+"""Weight sync: sends new weights from the learner to an engine, by a transport of `raypoly.rollouts.engines.transfer`
+or as a Ray object, and the proof that they arrived.
 
-The proof is identity. The engine hashes the weights that it has (`raypoly/weight_hash.py`), the learner hashes its own
-in the engine's dtype, and every name must be there with the same hash: a stale head, a half update or one wrong bit
-stops the run. A replacement proves its weights as the engine before it did.
+The proof is identity. The engine hashes the weights that it has (`raypoly/learner/weight_hash.py`), the learner hashes
+its own in the engine's dtype, and every name must be there with the same hash: a stale head, a half update or one
+wrong bit stops the run. A replacement proves its weights as the engine before it did.
 
 The driver makes the calls of both sides, so it notices a lost side while the other one waits. A collective waits for
 its partner for ever: the side that is left is ended too, and both are replaced and get the current weights.
@@ -20,8 +20,8 @@ from ray.exceptions import ObjectLostError
 
 from actors.calls import LOST
 from actors.engine_actor import EngineClient
-from raypoly.engines.transfer import COLLECTIVE
-from raypoly.errors import TransferBroken, WeightsMismatch
+from raypoly.core.errors import TransferBroken, WeightsMismatch
+from raypoly.rollouts.engines.transfer import COLLECTIVE
 
 _GRACE_SECONDS = 5.0
 """How long one side of a collective may take to notice by itself that the other one failed."""

@@ -50,16 +50,16 @@ from benchmarks.learner_plan import (
     minutes,
     plan_within,
 )
-from raypoly.config import TrainConfig
-from raypoly.errors import UsageError
-from raypoly.free_resources import this_machine
-from raypoly.losses import build
-from raypoly.losses.aggregation import Normalisers
+from raypoly.algorithms.losses import build
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.core.config import TrainConfig
+from raypoly.core.errors import UsageError
+from raypoly.learner import ranks
+from raypoly.learner.packing import pack
+from raypoly.learner.policy_learner import PolicyLearner
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.planning.free_resources import this_machine
 from raypoly.planning.gpus import GIB, Device, DeviceLayout, parse_nvidia_smi
-from raypoly.policy import ranks
-from raypoly.policy.packing import pack
-from raypoly.policy.policy_learner import PolicyLearner
-from raypoly.policy.training_rows import TrainingRow
 from tests.support.learner_load import QWEN3_4B, TINY, model_flops, sample_rows
 
 T = TypeVar("T")

@@ -34,14 +34,14 @@ from transformers import AttentionInterface, AutoModelForCausalLM
 
 from benchmarks import plain  # noqa: F401  (a stand-in for pydantic, before raypoly asks for it)
 from benchmarks.learner_plan import first_layers
-from raypoly.engines.vllm_transfer import IpcSender
-from raypoly.policy import attention
-from raypoly.policy.activation_checkpointing import recompute
-from raypoly.policy.attention import PACKED, attend
-from raypoly.policy.compiled_layers import compile_layers
-from raypoly.policy.logprobs import token_logprobs
-from raypoly.policy.packing import Segments, pack
-from raypoly.policy.policy_model import response_logprobs
+from raypoly.learner import attention
+from raypoly.learner.activation_checkpointing import recompute
+from raypoly.learner.attention import PACKED, attend
+from raypoly.learner.compiled_layers import compile_layers
+from raypoly.learner.logprobs import token_logprobs
+from raypoly.learner.packing import Segments, pack
+from raypoly.learner.policy_model import response_logprobs
+from raypoly.rollouts.engines.vllm_transfer import IpcSender
 from tests.support.learner_load import QWEN3_4B, TINY, sample_rows
 
 Numbers = dict[str, float]

@@ -20,11 +20,11 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from benchmarks import plain  # noqa: F401  (a stand-in for pydantic, before raypoly asks for it)
-from raypoly.config import ModelConfig, TrainConfig
-from raypoly.losses import build
-from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.policy_learner import PolicyLearner
-from raypoly.policy.training_rows import TrainingRow
+from raypoly.algorithms.losses import build
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.core.config import ModelConfig, TrainConfig
+from raypoly.learner.policy_learner import PolicyLearner
+from raypoly.learner.training_rows import TrainingRow
 
 BOUNDS = {"gradient_error": 0.1, "norm_error": 0.02, "worst_tensor_error": 0.15, "logp_error": 0.05}
 """Four times or more what bf16 alone gives at Qwen3-4B's width, measured on a CPU: 0.019, 0.002, 0.031 and 0.012 (four

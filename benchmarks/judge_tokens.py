@@ -24,13 +24,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from raypoly.config import JudgeConfig, ScorerConfig
-from raypoly.judge.openai import OpenAIJudge
-from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, Message, render_messages
-from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup, observing
-from raypoly.offline.judge.program_transforms import CHANGES, keywords
-from raypoly.problems.formats import problem_of
-from raypoly.scoring.code_extraction import extract_code
+from raypoly.commands.offline.judge.program_groups import ObservedGroup, ProgramGroup, observing
+from raypoly.commands.offline.judge.program_transforms import CHANGES, keywords
+from raypoly.core.config import JudgeConfig, ScorerConfig
+from raypoly.data.formats import problem_of
+from raypoly.strategies.judge.openai import OpenAIJudge
+from raypoly.strategies.judge.openai.judge_prompt import INSTRUCTIONS, Message, render_messages
+from raypoly.verifier.code_extraction import extract_code
 from tests.support.faulty_server import Server, running
 
 DATA = Path(__file__).parents[2] / "shared/data/leetcode/LeetCodeDataset-v0.2.0-train.jsonl.gz"

@@ -17,15 +17,15 @@ from typing import Literal, get_args
 from transformers import Qwen3Config
 
 from benchmarks import plain  # noqa: F401  (a stand-in for pydantic, before raypoly asks for it)
-from raypoly.config import Config, GeneratorConfig, ModelConfig, TrainConfig
-from raypoly.errors import UsageError
+from raypoly.core.config import Config, GeneratorConfig, ModelConfig, TrainConfig
+from raypoly.core.errors import UsageError
+from raypoly.learner.activation_checkpointing import Recomputing
+from raypoly.learner.packing import Packer, pack
+from raypoly.learner.training_rows import TrainingRow
 from raypoly.planning.gpus import DeviceLayout
 from raypoly.planning.learner_memory import learner_parts
 from raypoly.planning.memory_parts import DeviceMemory, format_bytes
 from raypoly.planning.model_shape import ModelShape, from_config
-from raypoly.policy.activation_checkpointing import Recomputing
-from raypoly.policy.packing import Packer, pack
-from raypoly.policy.training_rows import TrainingRow
 
 Layers = Literal["eager", "compiled"]
 KINDS: tuple[Recomputing, ...] = get_args(Recomputing)

@@ -24,10 +24,10 @@ from pathlib import Path
 
 import numpy as np
 
-from raypoly.objectives import build
-from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
-from raypoly.objectives.subset_draws import all_sets, avoid, avoiding
-from raypoly.values import Bool, Float64, Int32
+from raypoly.algorithms.objectives import build
+from raypoly.algorithms.objectives.set_functions import SetConfig, SetObjective, Sets
+from raypoly.algorithms.objectives.subset_draws import all_sets, avoid, avoiding
+from raypoly.core.values import Bool, Float64, Int32
 
 N, SET = 8, 4
 MOST_MS, LEAST_OVER_LOOP, LEAST_OVER_NUMPY = 20.0, 20.0, 3.0

@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.journals.made import CHECKPOINT_EVERY, config_of, make
-from raypoly.losses import of_run
-from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.algorithms.losses import of_run
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.learner.policy_learner import PolicyLearner
 from tests.support.driver_process import Driver
 from tests.support.warm_model import cached_warm_model
 from workflows.durability.checkpoints import Checkpoints

@@ -22,11 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from raypoly.problems.formats import problem_of
-from raypoly.problems.formats.row_fields import prompt_of
-from raypoly.problems.formats.row_files import read_lines
-from raypoly.problems.similar import find_duplicates, find_overlaps
-from raypoly.values import Problem, TestSuite
+from raypoly.core.values import Problem, TestSuite
+from raypoly.data.formats import problem_of
+from raypoly.data.formats.row_fields import prompt_of
+from raypoly.data.formats.row_files import read_lines
+from raypoly.data.similar import find_duplicates, find_overlaps
 from tests.support.planted_copies import KINDS
 
 DEFAULT = Path(__file__).parents[2] / "shared/data/leetcode/LeetCodeDataset-v0.2.0-train.jsonl.gz"

@@ -46,7 +46,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks.steps.setting import Setting, setting_of
-from raypoly.errors import UsageError
+from raypoly.core.errors import UsageError
 from tests.support import process_costs
 from tests.support.paced_process import PacedProcess
 from tests.support.step_tables import MeasuredArm, check_targets, stage_lines, step_table

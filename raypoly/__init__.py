@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from raypoly.version import __version__
+from raypoly.core.version import __version__
 
 if TYPE_CHECKING:
-    from raypoly.reports.comparison_page import compare
-    from raypoly.run import Run
+    from raypoly.analysis.reports.comparison_page import compare
+    from raypoly.analysis.run import Run
 
 __all__ = ["Run", "__version__", "compare"]
 
@@ -14,11 +14,11 @@ __all__ = ["Run", "__version__", "compare"]
 def __getattr__(name: str) -> Any:
     """`raypoly.Run` and `raypoly.compare` on first use: actors need no pyarrow and no config."""
     if name == "Run":
-        from raypoly.run import Run
+        from raypoly.analysis.run import Run
 
         return Run
     if name == "compare":
-        from raypoly.reports.comparison_page import compare
+        from raypoly.analysis.reports.comparison_page import compare
 
         return compare
     raise AttributeError(f"module 'raypoly' has no attribute {name!r}")

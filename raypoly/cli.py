@@ -32,11 +32,11 @@ import typer
 import typer.core
 
 from raypoly.commands import evaluate_command, experiment_commands, report_commands, train_command
-from raypoly.crash import Crash
-from raypoly.errors import RaypolyError
-from raypoly.offline.judge.judge_commands import judge_app
-from raypoly.offline.score.score_command import score
-from raypoly.version import __version__
+from raypoly.commands.offline.judge.judge_commands import judge_app
+from raypoly.commands.offline.score.score_command import score
+from raypoly.core.errors import RaypolyError
+from raypoly.core.version import __version__
+from raypoly.run.crash import Crash
 
 _EXAMPLES = """Examples:
 

@@ -21,16 +21,16 @@ from typing import Any
 import numpy as np
 
 from actors.scorer_pool import ScorerPool
-from raypoly.errors import Away, JudgeRefused, UsageError
-from raypoly.evaluating import ModelEvaluationConfig
-from raypoly.evaluating.evaluation_prompts import messages_of
-from raypoly.judge.judge_usage import JudgeCounters
-from raypoly.judge.openai.completion_request import Completion
-from raypoly.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords, read_first_key
-from raypoly.judge.openai.token_cost import BudgetLedger
-from raypoly.preparing.candidates import Candidate
-from raypoly.server_access import refuse_login
-from raypoly.values import FinishReason, Group, Rollout, Verdict
+from raypoly.analysis.evaluation import ModelEvaluationConfig
+from raypoly.analysis.evaluation.evaluation_prompts import messages_of
+from raypoly.core.errors import Away, JudgeRefused, UsageError
+from raypoly.core.server_access import refuse_login
+from raypoly.core.values import FinishReason, Group, Rollout, Verdict
+from raypoly.data.preparing.candidates import Candidate
+from raypoly.strategies.judge.judge_usage import JudgeCounters
+from raypoly.strategies.judge.openai.completion_request import Completion
+from raypoly.strategies.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords, read_first_key
+from raypoly.strategies.judge.openai.token_cost import BudgetLedger
 from workflows.prepare.problem_chunks import SeedsOf
 from workflows.step.skipped_groups import SkippedGroups
 from workflows.step.stages.score_stage import score_group

@@ -16,26 +16,26 @@ from typing import Any, cast
 import pyarrow as pa
 from rich.console import Console
 
-from raypoly.config import Config
-from raypoly.errors import TooManySetAside, UsageError
-from raypoly.evaluating.evaluation_results import evaluation_results, sample_table
-from raypoly.evaluating.judged_groups import joined_labels, judged_at_once, judged_groups
-from raypoly.evaluating.program_results import Encode, majority_results, program_results
-from raypoly.judge.judge_usage import usage_to_json
-from raypoly.metrics.problem_counts import ProblemCounts
-from raypoly.metrics.sentence_encoder import SentenceEncoder
-from raypoly.problems.public_tests import set_apart
-from raypoly.problems.without_tests import with_tests
-from raypoly.programs import Program
-from raypoly.programs.run_programs import of_evaluations
-from raypoly.reports.run_table import shown_ks
-from raypoly.reports.tables import ReportTable
-from raypoly.run_identity import resolve_run
-from raypoly.seeds import derive
-from raypoly.store.checked_parquet import encode_table
-from raypoly.store.sealed_json import seal
-from raypoly.values import UNKNOWN, Draft, Group, Problem, Split
-from raypoly.version import __version__
+from raypoly.analysis.evaluation.evaluation_results import evaluation_results, sample_table
+from raypoly.analysis.evaluation.judged_groups import joined_labels, judged_at_once, judged_groups
+from raypoly.analysis.evaluation.program_results import Encode, majority_results, program_results
+from raypoly.analysis.metrics.problem_counts import ProblemCounts
+from raypoly.analysis.metrics.sentence_encoder import SentenceEncoder
+from raypoly.analysis.reports.run_table import shown_ks
+from raypoly.core.config import Config
+from raypoly.core.errors import TooManySetAside, UsageError
+from raypoly.core.seeds import derive
+from raypoly.core.tables import ReportTable
+from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Split
+from raypoly.core.version import __version__
+from raypoly.data.public_tests import set_apart
+from raypoly.data.without_tests import with_tests
+from raypoly.rollouts.scaffolds import Program
+from raypoly.rollouts.scaffolds.run_programs import of_evaluations
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.store.checked_parquet import encode_table
+from raypoly.run.store.sealed_json import seal
+from raypoly.strategies.judge.judge_usage import usage_to_json
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.example_outputs import signatures
@@ -253,8 +253,10 @@ def evaluate_run(
 
 
 def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> list[ReportTable]:
-    from raypoly.evaluating.evaluation_tables import evaluation_tables  # brings scipy, which a training needs not
-    from raypoly.evaluating.program_tables import program_tables
+    from raypoly.analysis.evaluation.evaluation_tables import (
+        evaluation_tables,  # brings scipy, which a training needs not
+    )
+    from raypoly.analysis.evaluation.program_tables import program_tables
 
     counts = ProblemCounts.of(table, payload.get("block", 1))
     assert counts is not None, "a sample table has verdicts"

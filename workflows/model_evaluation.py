@@ -20,22 +20,28 @@ from typing import Any
 
 from rich.console import Console
 
-from raypoly.errors import TooManySetAside, UsageError
-from raypoly.evaluating import ModelEvaluationConfig
-from raypoly.evaluating.evaluation_folder import EvaluationFolder, influential, plan_rounds
-from raypoly.evaluating.evaluation_prompts import ask_problems, is_plain, template_name, weights_digest, with_room
-from raypoly.evaluating.evaluation_results import DECIMAL, evaluation_results, sample_table
-from raypoly.evaluating.evaluation_tables import evaluation_tables
-from raypoly.gguf_models import with_sha256
-from raypoly.metrics.problem_counts import ProblemCounts
-from raypoly.offline.command_progress import show_progress
-from raypoly.preparing.candidates import Candidate
-from raypoly.preparing.sources import LoadedSources, load_sources
-from raypoly.seeds import derive
-from raypoly.store.checked_parquet import encode_table
-from raypoly.store.sealed_json import seal
-from raypoly.values import Group
-from raypoly.version import __version__
+from raypoly.analysis.evaluation import ModelEvaluationConfig
+from raypoly.analysis.evaluation.evaluation_folder import EvaluationFolder, influential, plan_rounds
+from raypoly.analysis.evaluation.evaluation_prompts import (
+    ask_problems,
+    is_plain,
+    template_name,
+    weights_digest,
+    with_room,
+)
+from raypoly.analysis.evaluation.evaluation_results import DECIMAL, evaluation_results, sample_table
+from raypoly.analysis.evaluation.evaluation_tables import evaluation_tables
+from raypoly.analysis.metrics.problem_counts import ProblemCounts
+from raypoly.commands.offline.command_progress import show_progress
+from raypoly.core.errors import TooManySetAside, UsageError
+from raypoly.core.gguf_models import with_sha256
+from raypoly.core.seeds import derive
+from raypoly.core.values import Group
+from raypoly.core.version import __version__
+from raypoly.data.preparing.candidates import Candidate
+from raypoly.data.preparing.sources import LoadedSources, load_sources
+from raypoly.run.store.checked_parquet import encode_table
+from raypoly.run.store.sealed_json import seal
 from workflows.durability.journal import Journal
 from workflows.endpoint_samples import EndpointSamples, ModelEndpoint
 from workflows.liveness.shutdown import Shutdown, run_workflow
@@ -64,7 +70,7 @@ class _Asked:
 
 
 def evaluate_model(config: ModelEvaluationConfig) -> None:
-    """Begin an evaluation, go on with it, or show a finished one. Raises the errors of `raypoly.errors`."""
+    """Begin an evaluation, go on with it, or show a finished one. Raises the errors of `raypoly.core.errors`."""
     ending, console = Shutdown(config.run.grace_seconds), Console()
 
     async def work() -> None:

@@ -17,13 +17,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from raypoly.config import Config
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.problems.pass_rates import build_problem_order
-from raypoly.problems.problem_order import StepProblems
-from raypoly.run import is_finished
-from raypoly.run_identity import resolve_run
-from raypoly.values import Group, Problem
+from raypoly.core.config import Config
+from raypoly.core.values import Group, Problem
+from raypoly.data.pass_rates import build_problem_order
+from raypoly.data.problem_order import StepProblems
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.run.run_files import is_finished
+from raypoly.run.run_identity import resolve_run
 from workflows.evaluate import Evaluator
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
@@ -35,7 +35,7 @@ from workflows.step.training_group import TrainingGroup
 
 
 def run(config: Config) -> None:
-    """Train, or go on; a finished run is left as it is. Raises what `raypoly.errors` names."""
+    """Train, or go on; a finished run is left as it is. Raises what `raypoly.core.errors` names."""
     directory = resolve_run(config)
     print(directory.uri, flush=True)
     if is_finished(directory):

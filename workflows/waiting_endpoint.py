@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from raypoly.endpoint_config import EndpointConfig
-from raypoly.errors import Away, JudgeRefused, PausedTooLong
-from raypoly.judge.openai.completion_request import Completion, RequestFault
-from raypoly.judge.openai.endpoint import Endpoint
+from raypoly.core.endpoint_config import EndpointConfig
+from raypoly.core.errors import Away, JudgeRefused, PausedTooLong
+from raypoly.strategies.judge.openai.completion_request import Completion, RequestFault
+from raypoly.strategies.judge.openai.endpoint import Endpoint
 
 FIRST_WAIT = 1.0
 """Seconds before the first probe of a server that is away."""

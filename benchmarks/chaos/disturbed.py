@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from raypoly import Run
-from raypoly.errors import RaypolyError
-from raypoly.store import open_store
+from raypoly.core.errors import RaypolyError
+from raypoly.run.store import open_store
 from tests.support.commit_watcher import CommitWatcher
 from tests.support.driver_process import Driver
 from tests.support.kill_plan import ACTORS, Kill

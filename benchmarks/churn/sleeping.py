@@ -23,8 +23,8 @@ from actors.calls import CallContext, Retries
 from actors.scorer import Scorer
 from actors.scorer_actors import ScorerActors
 from actors.scorer_pool import ScorerPool
-from raypoly.config import ScorerConfig
-from raypoly.values import Problem, TestSuite, Verdict
+from raypoly.core.config import ScorerConfig
+from raypoly.core.values import Problem, TestSuite, Verdict
 from tests.support.ray_machines import Machines
 
 T = TypeVar("T")

@@ -10,14 +10,14 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from raypoly.config import Config
-from raypoly.metrics.sinks import MetricsFile
-from raypoly.run_identity import resolve_run
-from raypoly.settings import load
-from raypoly.store import Applied, Store
-from raypoly.store.local_store import Disk, LocalStore
-from raypoly.store.step_records import CompletedStep
-from raypoly.values import STATUSES, Evidence, Group, Labels, Rollout, Verdict
+from raypoly.core.config import Config
+from raypoly.core.settings import load
+from raypoly.core.values import STATUSES, Evidence, Group, Labels, Rollout, Verdict
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.sinks import MetricsFile
+from raypoly.run.store import Applied, Store
+from raypoly.run.store.local_store import Disk, LocalStore
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.saved_checkpoint import save_checkpoint
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.history import History

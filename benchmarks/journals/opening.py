@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.journals.made import CHECKPOINT_EVERY, config_of
-from raypoly.metrics.sinks import MetricsFile
-from raypoly.run_identity import resolve_run
-from raypoly.store.local_store import LocalStore
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.sinks import MetricsFile
+from raypoly.run.store.local_store import LocalStore
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
 from workflows.observers.summary import Summary

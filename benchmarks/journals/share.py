@@ -18,7 +18,7 @@ from typing import Any
 
 import workflows.startup.open_run
 import workflows.train
-from raypoly import settings
+from raypoly.core import settings
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.journal import Journal
 from workflows.step.run_durability import RunDurability

@@ -19,8 +19,8 @@ import numpy as np
 import ray
 
 from actors.judge import JudgeClient
-from raypoly.config import JudgeConfig
-from raypoly.values import Evidence, Problem, Rollout, TestSuite, Verdict
+from raypoly.core.config import JudgeConfig
+from raypoly.core.values import Evidence, Problem, Rollout, TestSuite, Verdict
 
 ACTOR_OPTIONS = {"num_cpus": 0.01}
 _PROGRAMS = 8

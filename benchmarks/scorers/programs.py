@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from raypoly.config import ProblemsConfig
-from raypoly.problems import build_problem_set
-from raypoly.problems.puzzles import puzzle_of
-from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render_solution
-from raypoly.values import Problem, TestSuite
+from raypoly.core.config import ProblemsConfig
+from raypoly.core.values import Problem, TestSuite
+from raypoly.data import build_problem_set
+from raypoly.data.puzzles import puzzle_of
+from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_solution
 
 SHARED = Path(__file__).parents[3] / "shared" / "sandbox" / "throughput.jsonl.gz"
 TERMINATING = ("correct", "wrong", "exception", "syntax")

@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 
 from benchmarks.scorers.outcome import Outcome, Runner, Scored
 from benchmarks.scorers.programs import Item
-from raypoly.config import ScorerConfig
-from raypoly.sandbox import Sandbox
+from raypoly.core.config import ScorerConfig
+from raypoly.verifier.sandbox import Sandbox
 
 T = TypeVar("T")
 R = TypeVar("R")

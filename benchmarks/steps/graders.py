@@ -20,10 +20,10 @@ from contextlib import AbstractContextManager, contextmanager
 
 from benchmarks.scorers import manager
 from benchmarks.scorers.programs import as_check, whole
-from raypoly.config import ScorerConfig
-from raypoly.problems.formats import problem_of
-from raypoly.scoring.local_pool import LocalPool
-from raypoly.values import Problem
+from raypoly.core.config import ScorerConfig
+from raypoly.core.values import Problem
+from raypoly.data.formats import problem_of
+from raypoly.verifier.local_pool import LocalPool
 
 Program = tuple[Problem, str | None]
 """A program and what it is for; None is no program."""

@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 
 from benchmarks.steps.setting import Setting
-from raypoly import settings
-from raypoly.config import Config, ModelConfig, TrainConfig
-from raypoly.losses import build
-from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.run_identity import resolve_run
+from raypoly.algorithms.losses import build
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.core import settings
+from raypoly.core.config import Config, ModelConfig, TrainConfig
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.run.run_identity import resolve_run
 from tests.support.paced_process import Pace
 from tests.support.step_tables import MeasuredStep
 from workflows.startup.open_run import open_run
@@ -92,7 +92,7 @@ def step_by_step(setting: Setting, engine: str, pace: Pace) -> None:
 
 def updates(setting: Setting, rows: Sequence[TrainingRow], pace: Pace) -> None:
     """The learner's updates on these rows, a group at a time as they come in a step; no Ray."""
-    from raypoly.policy.policy_learner import PolicyLearner
+    from raypoly.learner.policy_learner import PolicyLearner
 
     config = TrainConfig(lr=setting.lr, threads=setting.threads)
     model = ModelConfig.model_validate({"dtype": setting.dtype})

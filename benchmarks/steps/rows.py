@@ -6,13 +6,13 @@ import numpy as np
 from transformers import AutoTokenizer
 
 from benchmarks.steps.setting import Setting
-from raypoly.config import GeneratorConfig
-from raypoly.engines import SampleRequest
-from raypoly.engines.transformers_engine import TransformersEngine
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.problems import build_problem_set
-from raypoly.problems.problem_order import EpochOrder
-from raypoly.seeds import derive
+from raypoly.core.config import GeneratorConfig
+from raypoly.core.seeds import derive
+from raypoly.data import build_problem_set
+from raypoly.data.problem_order import EpochOrder
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.rollouts.engines import SampleRequest
+from raypoly.rollouts.engines.transformers_engine import TransformersEngine
 
 
 def sampled(setting: Setting) -> list[TrainingRow]:

@@ -10,9 +10,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from raypoly.config import ProblemsConfig
-from raypoly.errors import UsageError
-from raypoly.gguf_models import GgufModel
+from raypoly.core.config import ProblemsConfig
+from raypoly.core.errors import UsageError
+from raypoly.core.gguf_models import GgufModel
 
 _PUZZLES = ProblemsConfig.model_validate({"budgets": False})
 

@@ -23,12 +23,12 @@ from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks.steps.graders import GRADERS, Grader
 from benchmarks.steps.setting import Setting
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.problems import build_problem_set
-from raypoly.problems.formats import program_of
-from raypoly.problems.problem_order import EpochOrder
-from raypoly.scoring.code_extraction import extract_code
-from raypoly.values import Problem
+from raypoly.core.values import Problem
+from raypoly.data import build_problem_set
+from raypoly.data.formats import program_of
+from raypoly.data.problem_order import EpochOrder
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.verifier.code_extraction import extract_code
 from tests.support.paced_process import Pace
 from tests.support.step_tables import MeasuredStep
 from workflows.step.stopwatch import Stopwatch

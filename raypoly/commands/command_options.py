@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from raypoly.errors import UsageError
-from raypoly.free_resources import existing_parent
+from raypoly.core.errors import UsageError
+from raypoly.planning.free_resources import existing_parent
 
 
 def _can_be_written(folder: Path | None) -> Path | None:

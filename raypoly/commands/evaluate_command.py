@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from raypoly.analysis.run import Run
 from raypoly.commands.command_options import Overrides
-from raypoly.crash import Crash
-from raypoly.errors import UsageError
-from raypoly.run import Run
+from raypoly.core.errors import UsageError
+from raypoly.run.crash import Crash
 
 EXAMPLES = """Examples:
 
@@ -64,7 +64,7 @@ def evaluate(
         raise UsageError("--split is of --run: name a file of problems by --problems.")
     if (endpoint is None) != (name is None):
         raise UsageError("--endpoint URL needs --name, the model's name there, and --name needs --endpoint.")
-    from raypoly.evaluating import evaluation_config
+    from raypoly.analysis.evaluation import evaluation_config
 
     given = {
         "model.path": model,
@@ -89,7 +89,7 @@ def _evaluate_run(
         )
     opened = Run(run)
     Crash.run_dir = opened.store.location.folder
-    from raypoly.programs.run_programs import named_programs
+    from raypoly.rollouts.scaffolds.run_programs import named_programs
     from workflows.evaluate import evaluate_run
 
     asked = named_programs(opened.config, program, overrides)

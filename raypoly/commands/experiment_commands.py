@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from raypoly import settings
 from raypoly.commands.command_options import ConfigPath, Figures, Overrides
-from raypoly.errors import UsageError
+from raypoly.core import settings
+from raypoly.core.errors import UsageError
 
 
 def prepare(
@@ -22,12 +22,12 @@ def prepare(
     ] = None,
 ) -> None:
     """Make a data set from files of problems: check, compare, sample, split, write. Or go on with one."""
-    from raypoly.preparing.prepare_config import load_config
+    from raypoly.data.preparing.prepare_config import load_config
 
     chosen = load_config(config, overrides or [])
     if explain is not None:
-        from raypoly.preparing.decision_log import explain_problem
-        from raypoly.preparing.preparation_folder import PreparationFolder
+        from raypoly.data.preparing.decision_log import explain_problem
+        from raypoly.data.preparing.preparation_folder import PreparationFolder
 
         typer.echo(explain_problem(PreparationFolder.of(chosen).look(), explain))
         return
@@ -73,7 +73,7 @@ def experiment(
     ] = None,
 ) -> None:
     """Train several arms over several seeds and compare them. The same command goes on."""
-    from raypoly.experiments.experiment_command import run_experiment, show_forecast, show_power
+    from raypoly.analysis.experiments.experiment_command import run_experiment, show_forecast, show_power
 
     if gpu is not None and not dry_run:
         raise UsageError("--gpu is for --dry-run, which says what an experiment will cost.")
@@ -97,7 +97,7 @@ def train_gate(
     held_out: str | None = None,
 ) -> None:
     """What `raypoly experiment` starts for an arm of `kind: gate`."""
-    from workflows.gate_training import train_gate as run
+    from workflows.cppo.gate_training import train_gate as run
 
     run(settings.load(config, overrides or [], lambda text: None), recall, tau, held_out)
 
@@ -106,6 +106,6 @@ def audit_plans(
     overrides: Overrides = None, config: ConfigPath = None, least_pass: float = 0.0, least_density: float = 0.0
 ) -> None:
     """What `raypoly experiment` starts for an arm of `kind: audit`."""
-    from workflows.plan_audit import audit_plans as run
+    from workflows.cppo.plan_audit import audit_plans as run
 
     run(settings.load(config, overrides or [], lambda text: None), least_pass, least_density)

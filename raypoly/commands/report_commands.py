@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from raypoly import settings
+from raypoly.analysis.run import Run
 from raypoly.commands.command_options import ConfigPath, Figures, Overrides
-from raypoly.crash import Crash
-from raypoly.errors import UsageError
-from raypoly.run import Run
+from raypoly.core import settings
+from raypoly.core.errors import UsageError
+from raypoly.run.crash import Crash
 
 EXAMPLES = """Examples:
 
@@ -40,14 +40,14 @@ def report(
     if not opened:
         raise UsageError("Name a run, or several to compare: raypoly report RUN [RUN ...].")
     if len(opened) > 1:
-        from raypoly.reports.comparison_page import show_comparison
+        from raypoly.analysis.reports.comparison_page import show_comparison
 
         show_comparison(opened, (out or Path("comparison.html")).expanduser(), Console(), figures)
         return
     Crash.run_dir = folder = opened[0].store.location.folder
     if out is None and folder is not None and not os.access(folder, os.W_OK):
         raise UsageError(f"{folder} is not yours to write: name a place for the page with --out FILE.")
-    from raypoly.reports.run_page import show_results
+    from raypoly.analysis.reports.run_page import show_results
 
     show_results(opened[0], Console(), figures, None if out is None else out.expanduser())
 

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from raypoly import settings
+from raypoly.analysis.run import Run
 from raypoly.commands.command_options import ConfigPath, Overrides
-from raypoly.crash import Crash
-from raypoly.errors import UsageError
-from raypoly.free_resources import ELSEWHERE
-from raypoly.run import Run
-from raypoly.run_identity import resolve_run, storage_options
+from raypoly.core import settings
+from raypoly.core.errors import UsageError
+from raypoly.planning.free_resources import ELSEWHERE
+from raypoly.run.crash import Crash
+from raypoly.run.run_identity import resolve_run, storage_options
 
 EXAMPLES = """Examples:
 
@@ -42,7 +42,7 @@ def train(
     ] = False,
 ) -> None:
     """Train, or go on with a stopped run. Print the results of a finished one."""
-    from raypoly import preflight
+    from raypoly.planning import preflight
 
     if ((gpu is not None or verbose) and not dry_run) or (dry_run and rehearse):
         raise UsageError(
@@ -71,8 +71,8 @@ def train(
         run_rehearsal(fixed, directory)
         return
     Crash.run_dir = directory.location.folder
-    from raypoly import objectives
-    from raypoly.reports.run_page import show_results
+    from raypoly.algorithms import objectives
+    from raypoly.analysis.reports.run_page import show_results
     from workflows.train import run
 
     run(chosen)
@@ -83,8 +83,8 @@ def train(
 
 def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) -> str:
     """The command of the other arm, or why it can't be the same with another objective."""
-    from raypoly import preflight
-    from raypoly.reports.run_page import other_arm_overrides
+    from raypoly.analysis.reports.run_page import other_arm_overrides
+    from raypoly.planning import preflight
     from workflows.liveness.shell_command import shell_command
 
     others = other_arm_overrides(objective, overrides)

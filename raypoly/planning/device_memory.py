@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from raypoly.config import Config
-from raypoly.errors import UsageError
-from raypoly.free_resources import GIB
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
 from raypoly.planning.engine_memory import engine_parts
+from raypoly.planning.free_resources import GIB
 from raypoly.planning.gpus import Device, DeviceLayout
 from raypoly.planning.learner_memory import CONTEXT, checkpoint_bytes, learner_parts, trained_weights
 from raypoly.planning.memory_parts import ALWAYS, HAND_OVER, DeviceMemory, MemoryPart, format_bytes
 from raypoly.planning.model_shape import ModelShape, shape_of
-from raypoly.preflight import BASE_MEMORY, WORKER_MEMORY
+from raypoly.planning.preflight import BASE_MEMORY, WORKER_MEMORY
 
 _ACTIVITY = {
     "sampling": "while responses are sampled",
@@ -92,7 +92,7 @@ def _gate(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
 
 
 def _others(config: Config) -> tuple[MemoryPart, ...]:
-    """What Ray, the libraries and the scorers take of the host, as `raypoly.preflight` counts it."""
+    """What Ray, the libraries and the scorers take of the host, as `raypoly.planning.preflight` counts it."""
     workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
     return (
         MemoryPart("Ray, driver, libraries", round(BASE_MEMORY * GIB)),

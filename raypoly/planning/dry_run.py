@@ -11,28 +11,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from raypoly import objectives, problems, programs
-from raypoly.config import Config
-from raypoly.free_resources import this_machine
-from raypoly.judge import SAMPLED_SHARE
-from raypoly.judge.judge_usage import dollars
+from raypoly import data as problems
+from raypoly.algorithms import objectives
+from raypoly.core.config import Config
+from raypoly.core.settings import dump
+from raypoly.core.tables import ReportTable, duration
+from raypoly.data import ProblemSet
+from raypoly.data.problem_order import require_enough
+from raypoly.data.problem_set import describe_splits
+from raypoly.data.readable_prompts import require_readable
+from raypoly.data.without_tests import count_with_tests
 from raypoly.planning.device_memory import check_memory, host_memory, plan_memory
 from raypoly.planning.engine_memory import engine_room
+from raypoly.planning.free_resources import this_machine
 from raypoly.planning.gpus import Device, DeviceLayout, choose_device, layout_of
 from raypoly.planning.learner_memory import checkpoint_bytes, trained_weights
 from raypoly.planning.memory_parts import PHASES, DeviceMemory, format_bytes
 from raypoly.planning.model_shape import ModelShape, shape_of
+from raypoly.planning.required_tests import require_tests
 from raypoly.planning.row_layout import describe_layout, row_layout
 from raypoly.planning.step_seconds import StepSeconds, sampling_seconds, step_seconds
-from raypoly.problems import ProblemSet
-from raypoly.problems.problem_order import require_enough
-from raypoly.problems.problem_set import describe_splits
-from raypoly.problems.readable_prompts import require_readable
-from raypoly.problems.without_tests import count_with_tests, require_tests
-from raypoly.programs.run_programs import fit_problems
-from raypoly.reports.tables import ReportTable, duration
-from raypoly.run_identity import RunDirectory
-from raypoly.settings import dump
+from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts.scaffolds.run_programs import fit_problems
+from raypoly.run.run_identity import RunDirectory
+from raypoly.strategies.judge import SAMPLED_SHARE
+from raypoly.strategies.judge.judge_usage import dollars
 
 _NAME = 36
 """Width of a table's first column."""
@@ -303,7 +306,7 @@ def group_cost_usd(config: Config) -> float | None:
         return 0.0
     if config.judge.name != "openai":
         return None
-    from raypoly.judge.openai.token_cost import (  # the client takes a second to import
+    from raypoly.strategies.judge.openai.token_cost import (  # the client takes a second to import
         TokenUsage,
         compute_cost,
         configured_prices,

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from raypoly.config import Config
-from raypoly.errors import UsageError
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
 from raypoly.planning.gpus import GIB, Device, DeviceLayout
 from raypoly.planning.learner_memory import CONTEXT, width
 from raypoly.planning.memory_parts import ALWAYS, SAMPLING, MemoryPart, format_bytes
 from raypoly.planning.model_shape import ModelShape
 
 _VLLM_BATCH = 8192
-"""Tokens of vLLM's largest batch, or one whole sequence where that is longer (`raypoly.engines.vllm_engine`)."""
+"""Tokens of vLLM's largest batch, or one whole sequence where that is longer
+(`raypoly.rollouts.engines.vllm_engine`)."""
 _GRAPHS = GIB
 """Of vLLM's CUDA graphs and workspaces. An estimate."""
 _ASLEEP = 2 * GIB

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from raypoly.config import Config
-from raypoly.errors import UsageError
-from raypoly.placement import needs_gpu, resolve_placement
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.planning.placement import needs_gpu, resolve_placement
 
 GIB = 1 << 30
 

@@ -18,12 +18,12 @@ from typing import Literal
 
 import torch
 
-from raypoly import losses
-from raypoly.config import Config
+from raypoly.algorithms import losses
+from raypoly.core.config import Config
+from raypoly.learner.logprobs import CPU_CHUNK_MIB, tokens_of_chunk
 from raypoly.planning.gpus import DeviceLayout
 from raypoly.planning.memory_parts import ADAMW, ALWAYS, GRADIENTS, HAND_OVER, LAYERS, LEARNING, LOGITS, MemoryPart
 from raypoly.planning.model_shape import ModelShape
-from raypoly.policy.logprobs import CPU_CHUNK_MIB, tokens_of_chunk
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raypoly.gguf_models import GgufModel
+from raypoly.core.gguf_models import GgufModel
 
 _SIZES = {
     "vocabulary": "vocab_size",
@@ -120,7 +120,7 @@ def _qwen2(
 
 
 TINY = ModelShape(480, 96, 256, 3, 4, 2, 32, tied=False, head_norm=True)
-"""The tiny model of `warm_start` (`raypoly.policy.tiny_model`)."""
+"""The tiny model of `warm_start` (`raypoly.learner.tiny_model`)."""
 PUBLISHED: Mapping[str, ModelShape] = {
     "Qwen/Qwen3-0.6B": _qwen3(1024, 3072, 28, 16, tied=True),
     "Qwen/Qwen3-1.7B": _qwen3(2048, 6144, 28, 16, tied=True),

@@ -3,18 +3,18 @@
     layout = row_layout("Qwen/Qwen3.5-4B")       # "padded"; None: unknown before the model loads
     describe_layout(config, layout)
 
-The learner itself compares both ways when it loads the model (`raypoly.policy.policy_model`), whatever is said here.
+The learner itself compares both ways when it loads the model (`raypoly.learner.policy_model`), whatever is said here.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from raypoly import programs
-from raypoly.config import Config
-from raypoly.errors import UsageError
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
 from raypoly.planning.model_shape import config_of, shape_of
-from raypoly.programs.planned_prompts import distinct_prompts
+from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
 
 RowLayout = Literal["packed", "padded"]
 

@@ -23,14 +23,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raypoly import objectives, programs
-from raypoly.config import Config
-from raypoly.objectives.planned_rows import planned_rows
+from raypoly.algorithms import objectives
+from raypoly.core.config import Config
 from raypoly.planning.engine_memory import engine_room
 from raypoly.planning.gpus import Device, DeviceLayout
 from raypoly.planning.learner_memory import is_compiled, trained_weights, width
 from raypoly.planning.model_shape import ModelShape
-from raypoly.programs.planned_prompts import distinct_prompts
+from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts.planned_rows import planned_rows
+from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
 
 _READING = 0.6
 """Share of the memory's bandwidth that decoding reaches."""

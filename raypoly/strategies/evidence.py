@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from raypoly.values import Evidence, Problem
+from raypoly.core.values import Evidence, Problem
 
 OBSERVED_SECONDS = 1.0
 """CPU seconds for the child that runs the program."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from raypoly.config import GeneratorConfig
-from raypoly.engines import Sample, SampleRequest, Weights
-from raypoly.values import Float32, Int32
+from raypoly.core.config import GeneratorConfig
+from raypoly.core.values import Float32, Int32
+from raypoly.rollouts.engines import Sample, SampleRequest, Weights
 
 HANGS, IN_C = "hangs", "hangs-in-c"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actors.weight_delivery import WeightDelivery, both
-from raypoly.errors import TransferBroken, WeightsMismatch
+from raypoly.core.errors import TransferBroken, WeightsMismatch
 
 
 class Side:

@@ -11,10 +11,10 @@ import ray
 from actors.calls import CallContext
 from actors.gate import GateClient
 from actors.model_files import ModelFiles
-from raypoly.errors import UsageError
-from raypoly.gates.gate_model import GateModel
-from raypoly.gates.gate_question import COMPLETION_TEMPLATE, WORDS
-from raypoly.gates.model_gate import ModelGate, ModelGateConfig
+from raypoly.core.errors import UsageError
+from raypoly.recipes.cppo.gates.gate_model import GateModel
+from raypoly.recipes.cppo.gates.gate_question import COMPLETION_TEMPLATE, WORDS
+from raypoly.recipes.cppo.gates.model_gate import ModelGate, ModelGateConfig
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.support.gate_folders import PLAN, PROBLEM, REWORDED, sealed_gate
 

@@ -17,12 +17,12 @@ from actors.generator import Generator
 from actors.judge import JudgeClient
 from actors.model_files import ModelFiles
 from actors.scorer_pool import ScorerPool
-from raypoly.config import Config, GeneratorConfig, JudgeConfig, ScorerConfig
-from raypoly.engines import SampleRequest
-from raypoly.errors import RaypolyError, Stalled
-from raypoly.store import acquire_lease
-from raypoly.store.local_store import Disk, LocalStore
-from raypoly.store.step_records import Applied
+from raypoly.core.config import Config, GeneratorConfig, JudgeConfig, ScorerConfig
+from raypoly.core.errors import RaypolyError, Stalled
+from raypoly.rollouts.engines import SampleRequest
+from raypoly.run.store import acquire_lease
+from raypoly.run.store.local_store import Disk, LocalStore
+from raypoly.run.store.step_records import Applied
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.actors.hanging_engine import hang
 from tests.actors.test_judge import PROBLEM, ROLLOUTS, VERDICTS
@@ -118,7 +118,7 @@ def test_a_hung_sandbox_is_restarted_with_its_scorer(store: LocalStore) -> None:
         scorers.stop()
         assert verdict.status == "passed"
         assert "scorer-0 made no progress" in guard.notes[0]
-        assert "raypoly/sandbox/" in guard.stacks
+        assert "raypoly/verifier/sandbox/" in guard.stacks
         assert sandbox
         await asyncio.to_thread(gone, sandbox)
 

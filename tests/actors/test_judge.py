@@ -10,9 +10,9 @@ import pytest
 import ray
 
 from actors.judge import JudgeClient
-from raypoly.config import JudgeConfig
-from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
-from raypoly.values import Evidence, Problem, Rollout, TestSuite, Verdict
+from raypoly.core.config import JudgeConfig
+from raypoly.core.errors import JudgeRefused, JudgeUnavailable, UsageError
+from raypoly.core.values import Evidence, Problem, Rollout, TestSuite, Verdict
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.support.judge_server import bind_judge_server
 

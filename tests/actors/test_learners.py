@@ -14,10 +14,10 @@ import ray
 from actors.calls import LOST, CallContext
 from actors.learner_group import LearnerGroup
 from actors.model_files import ModelFiles
-from raypoly.engines.transfer import build_receiver
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.settings import load
+from raypoly.core.settings import load
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.rollouts.engines.transfer import build_receiver
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows

@@ -6,7 +6,7 @@ import pytest
 from ray.exceptions import RayActorError
 
 from actors.calls import REFILL_SECONDS, Retries
-from raypoly.errors import OutOfRetries
+from raypoly.core.errors import OutOfRetries
 
 LOSS = RayActorError()
 

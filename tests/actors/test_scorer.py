@@ -14,9 +14,9 @@ import ray
 
 from actors.calls import CallContext, Retries
 from actors.scorer_pool import ScorerPool
-from raypoly.config import ScorerConfig
-from raypoly.errors import BrokenTests, SandboxError
-from raypoly.values import Problem, TestSuite
+from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import BrokenTests, SandboxError
+from raypoly.core.values import Problem, TestSuite
 from tests.actors.conftest import ACTOR_OPTIONS
 
 WORKERS = 2

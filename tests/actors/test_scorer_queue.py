@@ -11,8 +11,8 @@ import pytest
 
 from actors.scorer_actors import ScorerWorker
 from actors.scorer_pool import CHUNK, ScorerPool
-from raypoly.config import ScorerConfig
-from raypoly.values import Problem, TestSuite, Verdict
+from raypoly.core.config import ScorerConfig
+from raypoly.core.values import Problem, TestSuite, Verdict
 from tests.support.timed_services import LocalActor, TimedActors, TimedScorers, timed_program
 from tests.support.virtual_clock import VirtualLoop
 

@@ -15,9 +15,9 @@ import pytest
 import ray
 
 from actors.judge import NAMESPACE, JudgeClient
-from raypoly.config import JudgeConfig
-from raypoly.errors import JudgeUnavailable
-from raypoly.values import Evidence, Problem, Rollout, TestSuite, Verdict
+from raypoly.core.config import JudgeConfig
+from raypoly.core.errors import JudgeUnavailable
+from raypoly.core.values import Evidence, Problem, Rollout, TestSuite, Verdict
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.actors.test_scorer import is_ours
 from tests.support.faulty_server import Server, running

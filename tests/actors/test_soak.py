@@ -19,8 +19,8 @@ from pathlib import Path
 import ray
 
 from actors.scorer_pool import ScorerPool
-from raypoly.config import ScorerConfig
-from raypoly.values import Problem, TestSuite
+from raypoly.core.config import ScorerConfig
+from raypoly.core.values import Problem, TestSuite
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.actors.test_scorer import is_ours
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from raypoly.store.local_store import LocalStore
-from raypoly.store.rollout_files import RolloutFiles
+from raypoly.run.store.local_store import LocalStore
+from raypoly.run.store.rollout_files import RolloutFiles
 from tests.support.driver_cost import measure_driver
 from tests.support.driver_process import ROOT
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from raypoly.config import ProblemsConfig
-from raypoly.problems import build_problem_set
-from raypoly.problems.formats import row_of
-from raypoly.problems.puzzles import puzzle_of
-from raypoly.problems.puzzles.puzzle_solutions import render_solution
-from raypoly.values import Problem
+from raypoly.core.config import ProblemsConfig
+from raypoly.core.values import Problem
+from raypoly.data import build_problem_set
+from raypoly.data.formats import row_of
+from raypoly.data.puzzles import puzzle_of
+from raypoly.data.puzzles.puzzle_solutions import render_solution
 from tests.support import process_costs
 from tests.support.driver_process import ROOT
 from tests.support.every_row_objective import EveryRow

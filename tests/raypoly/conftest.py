@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from raypoly.config import ScorerConfig
-from raypoly.sandbox import Sandbox
+from raypoly.core.config import ScorerConfig
+from raypoly.verifier.sandbox import Sandbox
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from raypoly.cli import main
-from raypoly.settings import load
-from raypoly.version import __version__
+from raypoly.core.settings import load
+from raypoly.core.version import __version__
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import write_finished_run
 from tests.support.gold_rows import ROW, read_rows, write_rows
@@ -377,7 +377,7 @@ def test_the_embedded_config_is_found_in_a_jobs_copy_of_the_working_directory(tm
     for folder in ("raypoly", "workflows", "actors", "configs"):
         (copy / folder).symlink_to(ROOT / folder)
     found = subprocess.run(
-        [sys.executable, "-c", "from raypoly.settings import DEFAULT, load; load(None); print(DEFAULT)"],
+        [sys.executable, "-c", "from raypoly.core.settings import DEFAULT, load; load(None); print(DEFAULT)"],
         capture_output=True,
         text=True,
         check=True,

@@ -13,9 +13,9 @@ import pytest
 import typer
 import yaml
 
-from raypoly import settings
 from raypoly.cli import app
-from raypoly.config_keys import config_keys
+from raypoly.core import settings
+from raypoly.core.config_keys import config_keys
 
 ROOT = Path(__file__).resolve().parents[2]
 RAYJOB = ROOT / "configs" / "kuberay" / "rayjob.yaml"

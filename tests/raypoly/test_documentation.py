@@ -13,20 +13,22 @@ import numpy as np
 import pytest
 import yaml
 
-from raypoly import objectives, preflight, settings
-from raypoly.config import Config, TrainConfig
-from raypoly.config_keys import config_keys
-from raypoly.free_resources import ELSEWHERE
-from raypoly.losses import KNOWN as LOSSES
-from raypoly.losses import build, of_run
-from raypoly.losses.aggregation import Normalisers
-from raypoly.objectives.objective_hooks import measures_of
-from raypoly.plugins import load_plugin
-from raypoly.policy.policy_learner import PolicyLearner
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.problems import build_problem_set
-from raypoly.rewards import reward_function
-from raypoly.values import Verdict
+from raypoly.algorithms import objectives
+from raypoly.algorithms.losses import KNOWN as LOSSES
+from raypoly.algorithms.losses import build, of_run
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.algorithms.objectives.objective_hooks import measures_of
+from raypoly.core import settings
+from raypoly.core.config import Config, TrainConfig
+from raypoly.core.config_keys import config_keys
+from raypoly.core.plugins import load_plugin
+from raypoly.core.values import Verdict
+from raypoly.data import build_problem_set
+from raypoly.learner.policy_learner import PolicyLearner
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.planning import preflight
+from raypoly.planning.free_resources import ELSEWHERE
+from raypoly.verifier.rewards import reward_function
 from tests.support.random_model import random_model
 from tests.support.sample_groups import make_rollout
 from tests.support.verl_files import gsm8k_row, write_parquet
@@ -48,7 +50,7 @@ def test_the_pages_objective_runs_from_a_file_outside_the_tree(tmp_path: Path) -
     assert source is not None
     (tmp_path / "short_first.py").write_text(source[1])
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "RAYPOLY_RUNS": str(tmp_path)}
-    command = "from raypoly.objectives import build\n" + re.findall(r"    (build\(.*\))\n", page)[0].join(
+    command = "from raypoly.algorithms.objectives import build\n" + re.findall(r"    (build\(.*\))\n", page)[0].join(
         ("print(list(", "))")
     )
     shown = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=environment, check=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 import ray
 
-from raypoly.errors import RaypolyError
+from raypoly.core.errors import RaypolyError
 from tests.support.ports import free_port
 from workflows.liveness.reaper import descendants
 from workflows.startup.ray_cluster import why_closed

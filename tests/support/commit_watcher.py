@@ -14,9 +14,9 @@ import re
 import threading
 from collections.abc import Iterable
 
-from raypoly.errors import CorruptData, StorageError
-from raypoly.store import Store
-from raypoly.store.record_encoding import decode
+from raypoly.core.errors import CorruptData, StorageError
+from raypoly.run.store import Store
+from raypoly.run.store.record_encoding import decode
 
 _IMMUTABLE = re.compile(r"^(config\.json|(starts|journal|rollouts|index|lease/epoch-)|checkpoints/(?P<step>[^/]+)/)")
 _JOURNAL = re.compile(r"^journal/step-(\d+)/(\d+)\.arrow$")

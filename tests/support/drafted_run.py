@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from raypoly import Run
-from raypoly.metrics.decoded_tokens import DecodedTokens
-from raypoly.metrics.sinks import MetricsFile
-from raypoly.store.catalogue import step_key
-from raypoly.store.rollout_files import encode_step
-from raypoly.store.step_records import CompletedStep
-from raypoly.values import Draft, FinishReason, Float64, Group, Rollout
+from raypoly.analysis.metrics.decoded_tokens import DecodedTokens
+from raypoly.core.values import Draft, FinishReason, Float64, Group, Rollout
+from raypoly.run.sinks import MetricsFile
+from raypoly.run.store.catalogue import step_key
+from raypoly.run.store.rollout_files import encode_step
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.finished_run import HOSTILE
 from tests.support.scored_run import (
     LOOP,

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.engines import SampleRequest
-from raypoly.values import Evidence, Problem, Rollout, Verdict
+from raypoly.core.values import Evidence, Problem, Rollout, Verdict
+from raypoly.rollouts.engines import SampleRequest
 from tests.support.process_costs import largest_resident_bytes
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run, timed_config, timed_problems

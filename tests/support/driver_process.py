@@ -46,13 +46,13 @@ class Driver:
     overrides: Sequence[str]
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
-    module: ClassVar[str] = "raypoly.train"
+    command_name: ClassVar[str] = "train"
     alive: ClassVar[list[Driver]] = []
     """Drivers that were started and not seen to end, so that a failing test can kill them."""
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, "-m", self.module, *self.overrides, f"run.dir={self.place}"]
+        return [sys.executable, "-m", "raypoly.cli", self.command_name, *self.overrides, f"run.dir={self.place}"]
 
     def start(self) -> subprocess.Popen[str]:
         ours = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") or k.startswith("RAY_AUTH_")}

@@ -25,9 +25,9 @@ def write_problems(path: Path, names: Iterable[str]) -> Path:
 
 
 class EvaluationDriver(Driver):
-    """`python -m raypoly.evaluate` into a local folder. Its log is beside the folder."""
+    """`raypoly evaluate` into a local folder. Its log is beside the folder."""
 
-    module: ClassVar[str] = "raypoly.evaluate"
+    command_name: ClassVar[str] = "evaluate"
 
     def __init__(self, folder: Path, words: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         super().__init__(str(folder), folder.with_suffix(".log"), list(words), dict(environment or {}))

@@ -6,9 +6,9 @@ a number that changes nothing.
 
 import numpy as np
 
-from raypoly.objectives.grpo import GRPO
-from raypoly.objectives.objective import ScoredGroup
-from raypoly.values import Float64
+from raypoly.algorithms.objectives.grpo import GRPO
+from raypoly.algorithms.objectives.objective import ScoredGroup
+from raypoly.core.values import Float64
 
 NEARLY_ZERO = 1e-12
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.metrics.sinks import MetricsFile
-from raypoly.run_identity import RunDirectory, resolve_run
-from raypoly.settings import load
-from raypoly.store.catalogue import step_key
-from raypoly.store.rollout_files import encode_step
-from raypoly.store.step_records import Applied, CompletedStep
-from raypoly.values import Evidence, Group, Labels, Rollout, Verdict
+from raypoly.core.settings import load
+from raypoly.core.values import Evidence, Group, Labels, Rollout, Verdict
+from raypoly.run.run_identity import RunDirectory, resolve_run
+from raypoly.run.sinks import MetricsFile
+from raypoly.run.store.catalogue import step_key
+from raypoly.run.store.rollout_files import encode_step
+from raypoly.run.store.step_records import Applied, CompletedStep
 
 HOSTILE = "</pre><script>alert('run me')</script>"
 STEPS = 12

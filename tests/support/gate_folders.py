@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from raypoly.gates.gate_folder import GateFile, weights_hash
-from raypoly.gates.gate_question import COMPLETION_TEMPLATE, WORDS
-from raypoly.values import Problem, TestSuite
+from raypoly.core.values import Problem, TestSuite
+from raypoly.recipes.cppo.gates.gate_folder import GateFile, weights_hash
+from raypoly.recipes.cppo.gates.gate_question import COMPLETION_TEMPLATE, WORDS
 from tests.support.random_model import random_model
 
 PLAN = "A: Loop over the numbers and add the squares up.\nB: Use the closed formula of the sum.\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter, quants
 
-from raypoly.policy.tiny_model import build_tokenizer
+from raypoly.learner.tiny_model import build_tokenizer
 from tests.support.random_model import TEXTS
 
 WIDTH, INNER = 64, 96

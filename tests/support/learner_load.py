@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from transformers import Qwen3Config
 
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.values import Int32
+from raypoly.core.values import Int32
+from raypoly.learner.training_rows import TrainingRow
 
 QWEN3_4B = Qwen3Config(
     vocab_size=151_936,

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from raypoly.problems import build_problem_set
-from raypoly.settings import load
-from raypoly.values import Problem
+from raypoly.core.settings import load
+from raypoly.core.values import Problem
+from raypoly.data import build_problem_set
 from tests.support.preparation_rows import write_rows
 
 

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from raypoly.evaluating.evaluation_results import problem_outcome, sample_table
-from raypoly.metrics.pass_at_k import summarise
-from raypoly.run_identity import resolve_run
-from raypoly.settings import load
-from raypoly.store.catalogue import evaluation_key, step_key
-from raypoly.store.rollout_files import encode_evaluation, encode_step
-from raypoly.store.step_records import Applied, CompletedStep
-from raypoly.values import Evidence, Group, Labels, Rollout, Verdict
+from raypoly.analysis.evaluation.evaluation_results import problem_outcome, sample_table
+from raypoly.analysis.metrics.pass_at_k import summarise
+from raypoly.core.settings import load
+from raypoly.core.values import Evidence, Group, Labels, Rollout, Verdict
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.store.catalogue import evaluation_key, step_key
+from raypoly.run.store.rollout_files import encode_evaluation, encode_step
+from raypoly.run.store.step_records import Applied, CompletedStep
 
 HIDDEN = "# \u202eadmin\u2069 \u200b \x1b[31m </script><!-- <b>bold</b> \ud800"
 """Bidirectional and zero-width marks, a terminal escape, HTML, half a character."""

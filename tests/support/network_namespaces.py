@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TypeVar
 
-from raypoly.store.lease import is_alive
+from raypoly.run.store.lease import is_alive
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """A reward that programs earn by parsing, for short runs whose policy seldom solves a problem."""
 
-from raypoly.values import Problem, Rollout, Verdict
+from raypoly.core.values import Problem, Rollout, Verdict
 
 
 def parses(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:

@@ -15,14 +15,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from raypoly import Run, gates, objectives, programs
-from raypoly.objectives import ScoredGroup
-from raypoly.problems import build_problem_set
-from raypoly.store.catalogue import step_key
-from raypoly.store.rollout_columns import of_drafts
-from raypoly.store.rollout_files import encode_step
-from raypoly.store.step_records import CompletedStep
-from raypoly.values import Draft, Group, Rollout
+from raypoly import Run
+from raypoly.algorithms import objectives
+from raypoly.algorithms.objectives import ScoredGroup
+from raypoly.core.values import Draft, Group, Rollout
+from raypoly.data import build_problem_set
+from raypoly.recipes.cppo import gates
+from raypoly.rollouts import scaffolds as programs
+from raypoly.run.store.catalogue import step_key
+from raypoly.run.store.rollout_columns import of_drafts
+from raypoly.run.store.rollout_files import encode_step
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.finished_run import HOSTILE
 from tests.support.scored_run import as_scored, without_labels, write_scored_run
 

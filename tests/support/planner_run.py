@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from raypoly import settings
-from raypoly.run_identity import resolve_run
-from raypoly.store.catalogue import step_key
-from raypoly.store.rollout_files import encode_step
-from raypoly.store.step_records import Applied, CompletedStep
-from raypoly.values import Draft, Group, Rollout
+from raypoly.core import settings
+from raypoly.core.values import Draft, Group, Rollout
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.store.catalogue import step_key
+from raypoly.run.store.rollout_files import encode_step
+from raypoly.run.store.step_records import Applied, CompletedStep
 
 CUT = "CUT: "
 """What a plan begins with that ended at its token limit."""

@@ -14,9 +14,9 @@ OUTPUT = ("data/*", "stages/*", "card.*", "excluded.jsonl")
 
 
 class PreparationDriver(Driver):
-    """`python -m raypoly.prepare` into a local folder. Its log is beside the folder."""
+    """`raypoly prepare` into a local folder. Its log is beside the folder."""
 
-    module: ClassVar[str] = "raypoly.prepare"
+    command_name: ClassVar[str] = "prepare"
 
     def __init__(
         self, folder: Path, words: Sequence[str], config: Path = TINY, environment: Mapping[str, str] | None = None

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts
-from raypoly.values import Problem, TestSuite
+from raypoly.core.values import Problem, TestSuite
+from raypoly.data.preparing.candidates import Candidate, ProblemBuffer, SourceFacts
 
 WORDS = (
     "rivers",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from raypoly.values import Problem, TestSuite
+from raypoly.core.values import Problem, TestSuite
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOP = "def add(a, b):\n    while True: pass"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
+from raypoly.learner.tiny_model import build_model, build_tokenizer, save_folder
 
 TEXTS = ["def f(n):\n s = 0\n for x in range(1, n + 1):\n  s += x\n return s", "# sum of squares from 1 to n"]
 

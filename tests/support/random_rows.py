@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.training_rows import TrainingRow
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.learner.training_rows import TrainingRow
 
 NORMALISERS = Normalisers(prompts=2, rollouts=4, t_max=16)
 

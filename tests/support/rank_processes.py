@@ -15,9 +15,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 
-import raypoly.policy.policy_learner  # noqa: F401  (so that ranks are forked with it)
-from raypoly.policy.ranks import Ranks
-from raypoly.policy.sharding import RendezvousStore, ShardedRanks
+import raypoly.learner.policy_learner  # noqa: F401  (so that ranks are forked with it)
+from raypoly.learner.ranks import Ranks
+from raypoly.learner.sharding import RendezvousStore, ShardedRanks
 
 T = TypeVar("T")
 P = ParamSpec("P")

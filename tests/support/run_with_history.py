@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from raypoly.config import Config
-from raypoly.metrics.sinks import MetricsFile
-from raypoly.run_identity import resolve_run
-from raypoly.settings import load
-from raypoly.store import Applied
-from raypoly.store.checked_parquet import encode_table
-from raypoly.store.local_store import LocalStore
-from raypoly.store.sealed_json import seal
-from raypoly.store.step_records import CompletedStep
-from raypoly.values import Group
+from raypoly.core.config import Config
+from raypoly.core.settings import load
+from raypoly.core.values import Group
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.sinks import MetricsFile
+from raypoly.run.store import Applied
+from raypoly.run.store.checked_parquet import encode_table
+from raypoly.run.store.local_store import LocalStore
+from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.sample_groups import make_group, same_group, stages
 from tests.support.saved_checkpoint import save_checkpoint
 from tests.support.stopping_disk import QuickDisk

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from raypoly.store import Generated, StagePart
-from raypoly.values import STATUSES, UNKNOWN, CrossLogprobs, Evidence, Failure, Group, Labels, Rollout, Verdict
+from raypoly.core.values import STATUSES, UNKNOWN, CrossLogprobs, Evidence, Failure, Group, Labels, Rollout, Verdict
+from raypoly.run.store import Generated, StagePart
 
 AFTER = {"score": (), "judge": ("score",)}
 """The stages that whole groups have passed, and those before each."""

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from raypoly.config import ScorerConfig
-from raypoly.metrics.group_outcomes import GroupOutcomes
-from raypoly.metrics.pass_at_k import summarise
-from raypoly.metrics.sinks import MetricsFile
-from raypoly.problems import build_problem_set
-from raypoly.problems.formats import read_problems
-from raypoly.run_identity import resolve_run
-from raypoly.scoring import GivenProgram, score
-from raypoly.settings import load
-from raypoly.store.catalogue import evaluation_key, step_key
-from raypoly.store.rollout_files import encode_evaluation, encode_step
-from raypoly.store.sealed_json import seal
-from raypoly.store.step_records import Applied, CompletedStep
-from raypoly.values import Group, Labels, Rollout, Verdict
+from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
+from raypoly.analysis.metrics.pass_at_k import summarise
+from raypoly.core.config import ScorerConfig
+from raypoly.core.settings import load
+from raypoly.core.values import Group, Labels, Rollout, Verdict
+from raypoly.data import build_problem_set
+from raypoly.data.formats import read_problems
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.sinks import MetricsFile
+from raypoly.run.store.catalogue import evaluation_key, step_key
+from raypoly.run.store.rollout_files import encode_evaluation, encode_step
+from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.step_records import Applied, CompletedStep
+from raypoly.verifier import GivenProgram, score
 
 LOOP = "def f(ns):\n    total = 0\n    for n in ns:\n        total += n\n    return total\n"
 BUILT_IN = "def f(ns):\n    return sum(ns)\n"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raypoly.statistics.intervals import ConfidenceInterval
+from raypoly.analysis.statistics.intervals import ConfidenceInterval
 
 TOLERANCE = 2.6
 """Standard errors of the simulation by which a share may lie outside its bounds."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from raypoly.statistics.paired_differences import PairedDifferences, TestedDifference
-from raypoly.statistics.power import DifferenceSpread, ExperimentSize, power
-from raypoly.values import Float64
+from raypoly.analysis.statistics.paired_differences import PairedDifferences, TestedDifference
+from raypoly.analysis.statistics.power import DifferenceSpread, ExperimentSize, power
+from raypoly.core.values import Float64
 from tests.support.simulated_cell import PROBLEMS, SHARES, Cell, Draw, holds, parts_of
 
 SEEDS = (3, 5)

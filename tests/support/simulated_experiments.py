@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from raypoly.statistics.intervals import mean_interval, share_interval
-from raypoly.values import Float64
+from raypoly.analysis.statistics.intervals import mean_interval, share_interval
+from raypoly.core.values import Float64
 from tests.support.simulated_cell import PROBLEMS, SHARES, Cell, Draw, holds, parts_of
 from tests.support.simulated_differences import (
     difference_cells,

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from raypoly.values import Problem, TestSuite
+from raypoly.core.values import Problem, TestSuite
 
 SHARED = Path(__file__).parents[3] / "shared"
 

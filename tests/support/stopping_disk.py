@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from raypoly.store.local_store import Disk
+from raypoly.run.store.local_store import Disk
 
 
 class Stopped(BaseException):

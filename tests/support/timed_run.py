@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from actors.calls import CallContext
-from raypoly import objectives
-from raypoly.config import Config
-from raypoly.metrics.sinks import Sinks
-from raypoly.objectives import Objective
-from raypoly.problems import ProblemSet
-from raypoly.settings import load
-from raypoly.store import Lease, acquire_lease
-from raypoly.store.local_store import Disk, LocalStore
-from raypoly.values import Problem, TestSuite
+from raypoly.algorithms import objectives
+from raypoly.algorithms.objectives import Objective
+from raypoly.core.config import Config
+from raypoly.core.settings import load
+from raypoly.core.values import Problem, TestSuite
+from raypoly.data import ProblemSet
+from raypoly.run.sinks import Sinks
+from raypoly.run.store import Lease, acquire_lease
+from raypoly.run.store.local_store import Disk, LocalStore
 from tests.support.service_times import Times
 from tests.support.timed_services import TimedGenerator, TimedJudge, TimedLearnerSession, TimedScorers
 from workflows.durability.checkpoint_writer import CheckpointWriter

@@ -16,11 +16,11 @@ import numpy as np
 
 from actors.scorer_actors import ScorerActors, ScorerWorker
 from actors.scorer_pool import ScorerPool
-from raypoly.engines import Sample, SampleRequest
-from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.policy.update_stats import LossStats, UpdateStats
-from raypoly.values import Float32, Int32, Labels, Problem, Rollout, TestSuite, Verdict
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.core.values import Float32, Int32, Labels, Problem, Rollout, TestSuite, Verdict
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.learner.update_stats import LossStats, UpdateStats
+from raypoly.rollouts.engines import Sample, SampleRequest
 from tests.support.service_times import APPLY, SYNC, UPDATE, Times
 from workflows.step.learner_session import LearnerSession
 

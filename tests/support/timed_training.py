@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.store.step_records import StepRecords
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.run.store.step_records import StepRecords
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from workflows.step.dynamic_sampling import Ready

@@ -28,9 +28,9 @@ from pathlib import Path
 import torch
 from transformers import Qwen3ForCausalLM
 
-from raypoly.judge.gold import read_gold_groups
-from raypoly.judge.openai.judge_prompt import INSTRUCTIONS
-from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
+from raypoly.learner.tiny_model import build_model, build_tokenizer, save_folder
+from raypoly.strategies.judge.gold import read_gold_groups
+from raypoly.strategies.judge.openai.judge_prompt import INSTRUCTIONS
 from tests.support.ports import free_port
 
 MODEL = "random"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.store import Lease, Store, acquire_lease, open_store
+from raypoly.run.store import Lease, Store, acquire_lease, open_store
 from tests.support.driver_process import Driver
 from tests.support.local_driver import SMALL, LocalDriver
 from tests.support.ray_machines import Machines

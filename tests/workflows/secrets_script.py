@@ -19,9 +19,9 @@ import numpy as np
 import ray
 
 from actors.judge import JudgeClient
-from raypoly.config import Config
-from raypoly.errors import JudgeUnavailable
-from raypoly.values import Evidence, Problem, Rollout, TestSuite, Verdict
+from raypoly.core.config import Config
+from raypoly.core.errors import JudgeUnavailable
+from raypoly.core.values import Evidence, Problem, Rollout, TestSuite, Verdict
 from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url
 
 PAGES = (

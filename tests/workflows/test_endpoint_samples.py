@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import pytest
 
 from actors.scorer_pool import ScorerPool
-from raypoly.config import ScorerConfig
-from raypoly.errors import PausedTooLong, UsageError
-from raypoly.evaluating import evaluation_config
-from raypoly.evaluating.evaluation_prompts import ask_problems, template_name
-from raypoly.judge import key_variable_names
-from raypoly.preparing.sources import load_sources
-from raypoly.values import Group, Rollout
+from raypoly.analysis.evaluation import evaluation_config
+from raypoly.analysis.evaluation.evaluation_prompts import ask_problems, template_name
+from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import PausedTooLong, UsageError
+from raypoly.core.values import Group, Rollout
+from raypoly.data.preparing.sources import load_sources
+from raypoly.strategies.judge import key_variable_names
 from tests.support.answering_server import RIGHT, WRONG, AnsweringServer
 from tests.support.evaluation_process import write_problems
 from tests.support.faulty_front import running

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from raypoly import programs
-from raypoly.errors import UsageError
-from raypoly.settings import load
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.rollouts import scaffolds as programs
 from workflows.evaluate import evaluate_run
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.experiments.experiment_config import load_experiment
-from raypoly.experiments.planned_runs import PlannedRun, plan_runs
-from raypoly.experiments.training_process import is_held
+from raypoly.analysis.experiments.experiment_config import load_experiment
+from raypoly.analysis.experiments.planned_runs import PlannedRun, plan_runs
+from raypoly.analysis.experiments.training_process import is_held
 from tests.support.local_driver import ROOT, SMALL, wait_for
 from tests.support.ray_machines import Machines
 
@@ -54,7 +54,7 @@ def shared() -> list[str]:
 
 def start(folder: Path, machines: Machines) -> subprocess.Popen[str]:
     words = json.loads((folder / "words.json").read_text())
-    command = [sys.executable, "-m", "raypoly.experiment", "--config", str(folder / "mine.yaml")]
+    command = [sys.executable, "-m", "raypoly.cli", "experiment", "--config", str(folder / "mine.yaml")]
     command += ["--out", str(folder / "out"), *words]
     ours = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") or k.startswith("RAY_AUTH_")}
     with (folder / "experiment.log").open("a") as log:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from raypoly.gates.audit import PlanAudit
-from raypoly.gates.gate_folder import read_gate
+from raypoly.recipes.cppo.gates.audit import PlanAudit
+from raypoly.recipes.cppo.gates.gate_folder import read_gate
 from tests.support.ray_machines import Machines
 from tests.workflows.test_experiment import shared, start
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.config import Config
-from raypoly.errors import UsageError
-from raypoly.gates.gate_folder import read_gate
-from raypoly.gates.gate_question import TEMPLATE
-from raypoly.gates.gate_rows import LabelledPlan, encode_rows
-from raypoly.run import is_finished
-from raypoly.run_identity import resolve_run
-from raypoly.settings import load
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.recipes.cppo.gates.gate_folder import read_gate
+from raypoly.recipes.cppo.gates.gate_question import TEMPLATE
+from raypoly.recipes.cppo.gates.gate_rows import LabelledPlan, encode_rows
+from raypoly.run.run_files import is_finished
+from raypoly.run.run_identity import resolve_run
 from tests.support.gate_folders import PLAN, PROBLEM, REWORDED
 from tests.support.local_driver import ROOT
 from tests.support.ray_machines import Machines
-from workflows.gate_training import train_gate
+from workflows.cppo.gate_training import train_gate
 
 
 def rows(file: Path, problems: Sequence[int]) -> Path:

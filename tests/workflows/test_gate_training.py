@@ -12,18 +12,19 @@ from typing import Any
 
 import pytest
 
-from raypoly.config import Config
-from raypoly.errors import RaypolyError, UsageError
-from raypoly.gates import gate_acceptance, gate_folder
-from raypoly.gates.gate_folder import FILE, read_gate
-from raypoly.gates.gate_rows import LabelledPlan
-from raypoly.programs.labelled_plans import LabelledPlans
-from raypoly.settings import load
-from raypoly.values import Problem
+from raypoly.core.config import Config
+from raypoly.core.errors import RaypolyError, UsageError
+from raypoly.core.settings import load
+from raypoly.core.values import Problem
+from raypoly.recipes.cppo.gates import gate_acceptance, gate_folder
+from raypoly.recipes.cppo.gates.gate_folder import FILE, read_gate
+from raypoly.recipes.cppo.gates.gate_rows import LabelledPlan
+from raypoly.recipes.cppo.labelled_plans import LabelledPlans
 from tests.support.finished_run import STEPS, write_finished_run
 from tests.support.gate_folders import BREACH
 from tests.support.random_model import random_model
-from workflows import gate_training, train
+from workflows import train
+from workflows.cppo import gate_training
 
 KILLS = 20
 """In all, four to a seal."""

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from raypoly.config import ProblemsConfig
-from raypoly.metrics.pass_at_k import pass_at_k
-from raypoly.problems import build_problem_set
-from raypoly.problems.formats import row_of
-from raypoly.seeds import derive
+from raypoly.analysis.metrics.pass_at_k import pass_at_k
+from raypoly.core.config import ProblemsConfig
+from raypoly.core.seeds import derive
+from raypoly.data import build_problem_set
+from raypoly.data.formats import row_of
 from tests.support.answering_server import RIGHT, AnsweringServer
 from tests.support.evaluation_process import EvaluationDriver, write_problems
 from tests.support.faulty_front import running

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raypoly.gates.audit import PlanAudit
-from raypoly.gates.validation import auc
-from raypoly.store.step_records import Record, assemble
+from raypoly.recipes.cppo.gates.audit import PlanAudit
+from raypoly.recipes.cppo.gates.validation import auc
+from raypoly.run.store.step_records import Record, assemble
 from tests.support.timed_run import close_run
 from tests.workflows.step.test_gate import OWN
 from tests.workflows.step.test_program_rounds import run
 from tests.workflows.step.virtual_run import open_virtual
-from workflows.plan_audit import audit
+from workflows.cppo.plan_audit import audit
 
 DULL = {f"p{i}" for i in range(0, 32, 2)}
 

@@ -21,26 +21,26 @@ import pyarrow.parquet as pq
 import pytest
 
 from raypoly import Run
-from raypoly.config import Config
-from raypoly.engines import SampleRequest
-from raypoly.gates.audit import AUDIT_KEY
-from raypoly.metrics.sinks import METRICS, MetricsFile, Sinks
-from raypoly.problems import ProblemSet
-from raypoly.problems.puzzles import load_puzzles
-from raypoly.programs.run_programs import fit_problems
-from raypoly.run_identity import CONFIG_KEY
-from raypoly.settings import load
-from raypoly.store.local_store import LocalStore
-from raypoly.store.record_encoding import decode
-from raypoly.store.sealed_json import seal
-from raypoly.values import Int32, Rollout
+from raypoly.core.config import Config
+from raypoly.core.settings import load
+from raypoly.core.values import Int32, Rollout
+from raypoly.data import ProblemSet
+from raypoly.data.puzzles import load_puzzles
+from raypoly.recipes.cppo.gates.audit import AUDIT_KEY
+from raypoly.rollouts.engines import SampleRequest
+from raypoly.rollouts.scaffolds.run_programs import fit_problems
+from raypoly.run.run_identity import CONFIG_KEY
+from raypoly.run.sinks import METRICS, MetricsFile, Sinks
+from raypoly.run.store.local_store import LocalStore
+from raypoly.run.store.record_encoding import decode
+from raypoly.run.store.sealed_json import seal
 from tests.support.run_differences import run_differences
 from tests.support.service_times import Times
 from tests.support.stopping_disk import Stopped, StoppingDisk
 from tests.support.timed_run import close_run, open_timed_run, release_lease
 from tests.workflows.step.test_program_rounds import run
 from tests.workflows.step.virtual_run import Recorded, Sampler
-from workflows.plan_audit import audit
+from workflows.cppo.plan_audit import audit
 from workflows.startup.open_run import OpenRun
 from workflows.train import Training
 
@@ -103,7 +103,7 @@ class Stage:
 
     async def _live(self, folder: Path, disk: StoppingDisk) -> None:
         opened: OpenRun | None = None
-        with patch("raypoly.store.shards.open_store", lambda *_, make: LocalStore(folder, disk, make)):
+        with patch("raypoly.run.store.shards.open_store", lambda *_, make: LocalStore(folder, disk, make)):
             try:
                 opened = await open_timed_run(
                     folder,

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from raypoly.config import Config, WarmStartConfig
-from raypoly.policy.supervised_examples import make_example
-from raypoly.problems import build_problem_set
-from raypoly.problems.puzzles import puzzle_of
-from raypoly.run import is_finished
-from raypoly.run_identity import resolve_run
-from raypoly.settings import load
+from raypoly.core.config import Config, WarmStartConfig
+from raypoly.core.settings import load
+from raypoly.data import build_problem_set
+from raypoly.data.puzzles import puzzle_of
+from raypoly.learner.supervised_examples import make_example
+from raypoly.run.run_files import is_finished
+from raypoly.run.run_identity import resolve_run
 from tests.support.local_driver import LocalDriver, run_killed_driver
 from tests.support.ray_machines import Machines
 

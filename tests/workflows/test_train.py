@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import ray
 
-from raypoly.config import Config
-from raypoly.errors import UsageError
-from raypoly.run_identity import resolve_run
-from raypoly.settings import load
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.run.run_identity import resolve_run
 from tests.support.local_driver import SMALL, LocalDriver
 from tests.support.ray_machines import Machines
 from workflows.liveness.shutdown import run_workflow
@@ -85,7 +85,7 @@ def test_losing_the_learner_after_its_update_and_before_the_commit_changes_nothi
 
 
 OBJECTIVE = '''
-from raypoly.objectives.objective import Objective
+from raypoly.algorithms.objectives.objective import Objective
 
 
 class Halved(Objective):

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from raypoly.endpoint_config import EndpointConfig
-from raypoly.errors import JudgeRefused
-from raypoly.judge.judge_usage import JudgeCounters
-from raypoly.judge.openai.completion_request import Completion
-from raypoly.judge.openai.endpoint import PROBE_TOKENS, Endpoint
-from raypoly.judge.openai.token_cost import BudgetLedger
+from raypoly.core.endpoint_config import EndpointConfig
+from raypoly.core.errors import JudgeRefused
+from raypoly.strategies.judge.judge_usage import JudgeCounters
+from raypoly.strategies.judge.openai.completion_request import Completion
+from raypoly.strategies.judge.openai.endpoint import PROBE_TOKENS, Endpoint
+from raypoly.strategies.judge.openai.token_cost import BudgetLedger
 from tests.support.answering_server import RIGHT, AnsweringServer
 from tests.support.faulty_front import running
 from tests.support.faulty_handler import Answer

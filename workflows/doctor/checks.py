@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from raypoly.errors import CorruptData
-from raypoly.metrics.sinks import METRICS
-from raypoly.run_identity import CONFIG_KEY, parse_config
-from raypoly.store.catalogue import Span, evaluation_key
-from raypoly.store.checked_parquet import decode_table
-from raypoly.store.record_encoding import decode
-from raypoly.store.rollout_files import Bundle, read_head
-from raypoly.store.sealed_json import check_schema, unseal
-from raypoly.store.step_index import decode_segment
+from raypoly.core.errors import CorruptData
+from raypoly.run.run_identity import CONFIG_KEY, parse_config
+from raypoly.run.sinks import METRICS
+from raypoly.run.store.catalogue import Span, evaluation_key
+from raypoly.run.store.checked_parquet import decode_table
+from raypoly.run.store.record_encoding import decode
+from raypoly.run.store.rollout_files import Bundle, read_head
+from raypoly.run.store.sealed_json import check_schema, unseal
+from raypoly.run.store.step_index import decode_segment
 from workflows.doctor.findings import RunFacts
 
 Check = Callable[[RunFacts, re.Match[str], bytes], None]

@@ -11,9 +11,9 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raypoly.config import Config
-from raypoly.crash import describe_error
-from raypoly.errors import RaypolyError
+from raypoly.core.config import Config
+from raypoly.core.errors import RaypolyError
+from raypoly.run.crash import describe_error
 from workflows.doctor.machine_findings import MachineFinding, attempt, attempt_all
 from workflows.doctor.node_report import NodeReport, report_node
 from workflows.liveness import ray_internals

@@ -9,16 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from raypoly.config import Config
-from raypoly.errors import CorruptData, NewerSchema, StorageError
-from raypoly.metrics.sinks import METRICS
-from raypoly.run import Run
-from raypoly.store import Store
-from raypoly.store.catalogue import Catalogue
-from raypoly.store.local_lease import LOCK_KEY, OWNER_KEY
-from raypoly.store.open_store import probe_lease
-from raypoly.store.shards import checkpoint_folder
-from raypoly.store.store import DAMAGED
+from raypoly.analysis.run import Run
+from raypoly.core.config import Config
+from raypoly.core.errors import CorruptData, NewerSchema, StorageError
+from raypoly.run.sinks import METRICS
+from raypoly.run.store import Store
+from raypoly.run.store.catalogue import Catalogue
+from raypoly.run.store.local_lease import LOCK_KEY, OWNER_KEY
+from raypoly.run.store.open_store import probe_lease
+from raypoly.run.store.shards import checkpoint_folder
+from raypoly.run.store.store import DAMAGED
 from workflows.doctor.checks import kind_of
 from workflows.doctor.findings import DoctorReport, Finding, RunFacts
 from workflows.doctor.resume import find_resume_point

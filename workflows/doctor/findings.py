@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from raypoly.config import Config
-from raypoly.store.open_store import LeaseState
-from raypoly.store.step_records import Head, Record
+from raypoly.core.config import Config
+from raypoly.run.store.open_store import LeaseState
+from raypoly.run.store.step_records import Head, Record
 
 State = Literal["sound", "damaged", "missing", "foreign", "half-written", "set aside", "unchecked", "gone"]
 """`gone`: a live driver removed it during the examination. `unchecked`: derived files without a checksum."""

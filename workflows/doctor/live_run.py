@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
-from raypoly.metrics.run_metrics import RUN_METRICS
-from raypoly.store.open_store import LeaseState
+from raypoly.run.run_metrics import RUN_METRICS
+from raypoly.run.store.open_store import LeaseState
 
 SECONDS = 20.0
 """How long the asking process may take; it needs some two to start and to join Ray."""
@@ -83,8 +83,8 @@ def _ask(run: str) -> LiveRun:
     """What the cluster of RAY_ADDRESS knows of the run."""
     import ray
 
-    from raypoly.config import Config
-    from raypoly.errors import RaypolyError
+    from raypoly.core.config import Config
+    from raypoly.core.errors import RaypolyError
     from workflows.startup.ray_cluster import connect_ray, why_closed
 
     address = os.environ["RAY_ADDRESS"]

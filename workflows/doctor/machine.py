@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from raypoly.config import Config
-from raypoly.run_identity import RunDirectory, resolve_run
+from raypoly.core.config import Config
+from raypoly.run.run_identity import RunDirectory, resolve_run
 from workflows.doctor.machine_findings import MachineFinding, attempt_all
 from workflows.doctor.node_report import NodeReport, gpu_findings, read_pins, report_node, version_finding
 from workflows.doctor.service_checks import ask_judge, free_lease, impatient, try_storage

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.text import Text
 
-from raypoly.crash import describe_error
-from raypoly.errors import RaypolyError
+from raypoly.core.errors import RaypolyError
+from raypoly.run.crash import describe_error
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from raypoly.config import Config, ScorerConfig
-from raypoly.errors import SandboxError, UsageError
-from raypoly.placement import resolve_placement
+from raypoly.core.config import Config, ScorerConfig
+from raypoly.core.errors import SandboxError, UsageError
+from raypoly.core.values import Problem, TestSuite
+from raypoly.core.version import __version__
 from raypoly.planning.gpus import ask_nvidia_smi
-from raypoly.sandbox import Sandbox
-from raypoly.values import Problem, TestSuite
-from raypoly.version import __version__
+from raypoly.planning.placement import resolve_placement
+from raypoly.verifier.sandbox import Sandbox
 from workflows.doctor.machine_findings import MachineFinding, attempt
 
 _INSTALL = "install raypoly with [cpu] or [cuda] (docs/quickstart.md), the same on all nodes"

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from raypoly.config import Config
-from raypoly.config_keys import dotted_values
-from raypoly.plateau import has_ended
-from raypoly.settings import load
-from raypoly.store.catalogue import step_key
-from raypoly.store.step_records import StepRecords, assemble
+from raypoly.core.config import Config
+from raypoly.core.config_keys import dotted_values
+from raypoly.core.settings import load
+from raypoly.run.plateau import has_ended
+from raypoly.run.store.catalogue import step_key
+from raypoly.run.store.step_records import StepRecords, assemble
 from workflows.doctor.findings import ResumePoint, RunFacts
 
 _ONE_START = ("run.dir", "run.fresh")

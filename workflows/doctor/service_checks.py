@@ -9,18 +9,18 @@ import time
 
 import numpy as np
 
-from raypoly.config import Config
-from raypoly.errors import CorruptData, JudgeRefused, JudgeUnavailable, LeaseHeld, RaypolyError
-from raypoly.free_resources import existing_parent, this_machine
-from raypoly.judge import build_judge, key_variable_names
-from raypoly.preflight import asks_judge, check_room
-from raypoly.run_identity import RunDirectory, storage_options
-from raypoly.store import open_store
-from raypoly.store.location import Location
-from raypoly.store.open_store import probe_lease
-from raypoly.store.remote_store import RemoteStore
-from raypoly.store.store import Store
-from raypoly.values import Evidence, Rollout, Verdict
+from raypoly.core.config import Config
+from raypoly.core.errors import CorruptData, JudgeRefused, JudgeUnavailable, LeaseHeld, RaypolyError
+from raypoly.core.values import Evidence, Rollout, Verdict
+from raypoly.planning.free_resources import existing_parent, this_machine
+from raypoly.planning.preflight import asks_judge, check_room
+from raypoly.run.run_identity import RunDirectory, storage_options
+from raypoly.run.store import open_store
+from raypoly.run.store.location import Location
+from raypoly.run.store.open_store import probe_lease
+from raypoly.run.store.remote_store import RemoteStore
+from raypoly.run.store.store import Store
+from raypoly.strategies.judge import build_judge, key_variable_names
 from workflows.doctor.node_report import ADD_ONE, PROGRAM
 
 _PATIENCE = 10.0

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
-from raypoly.reports.tables import ReportTable
+from raypoly.core.tables import ReportTable
 from workflows.doctor.examination import examine
 from workflows.doctor.findings import BAD, DoctorReport, Finding, State
 from workflows.doctor.live_run import look_at_run

@@ -13,8 +13,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from actors.calls import LOST, reason
-from raypoly.errors import RaypolyError
-from raypoly.store.shards import Shard, ShardWriter
+from raypoly.core.errors import RaypolyError
+from raypoly.run.store.shards import Shard, ShardWriter
 from workflows.durability.checkpoints import Checkpoints
 
 Copy = Callable[[ShardWriter], Awaitable[Sequence[Shard]]]

@@ -20,11 +20,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from raypoly.errors import CorruptData, NewerSchema, StaleEpoch, StorageError
-from raypoly.store import Lease, Store
-from raypoly.store.location import StorageOptions
-from raypoly.store.remote_store import RemoteStore
-from raypoly.store.shards import WEIGHTS, Shard, ShardReader, ShardWriter, checkpoint_folder
+from raypoly.core.errors import CorruptData, NewerSchema, StaleEpoch, StorageError
+from raypoly.run.store import Lease, Store
+from raypoly.run.store.location import StorageOptions
+from raypoly.run.store.remote_store import RemoteStore
+from raypoly.run.store.shards import WEIGHTS, Shard, ShardReader, ShardWriter, checkpoint_folder
 
 PREFIX = "checkpoints/"
 _INDEX = "model.safetensors.index.json"

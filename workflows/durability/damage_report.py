@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from raypoly.store import Store
-from raypoly.store.store import DAMAGED
+from raypoly.run.store import Store
+from raypoly.run.store.store import DAMAGED
 
 
 class DamageReport:

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from raypoly.errors import CorruptData
-from raypoly.store import Lease, Store
-from raypoly.store.catalogue import (
+from raypoly.core.errors import CorruptData
+from raypoly.run.store import Lease, Store
+from raypoly.run.store.catalogue import (
     INDEX,
     PREFIX,
     Catalogue,
@@ -30,7 +30,7 @@ from raypoly.store.catalogue import (
     segment_key,
     step_key,
 )
-from raypoly.store.rollout_files import (
+from raypoly.run.store.rollout_files import (
     BLOCK,
     MAX_BYTES,
     Evaluation,
@@ -41,8 +41,8 @@ from raypoly.store.rollout_files import (
     read_evaluation,
     read_head,
 )
-from raypoly.store.step_index import decode_segment, encode_segment, index_spans
-from raypoly.store.step_records import CompletedStep, Head
+from raypoly.run.store.step_index import decode_segment, encode_segment, index_spans
+from raypoly.run.store.step_records import CompletedStep, Head
 
 K = TypeVar("K")
 T = TypeVar("T")

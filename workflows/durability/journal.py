@@ -24,13 +24,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from raypoly.errors import CorruptData
-from raypoly.store import Applied, Lease, Record, Store
-from raypoly.store.catalogue import step_key
-from raypoly.store.record_encoding import decode, encode
-from raypoly.store.rollout_files import Evaluation
-from raypoly.store.step_records import CompletedStep, StepRecords, assemble
-from raypoly.values import Float64, Group
+from raypoly.core.errors import CorruptData
+from raypoly.core.values import Float64, Group
+from raypoly.run.store import Applied, Lease, Record, Store
+from raypoly.run.store.catalogue import step_key
+from raypoly.run.store.record_encoding import decode, encode
+from raypoly.run.store.rollout_files import Evaluation
+from raypoly.run.store.step_records import CompletedStep, StepRecords, assemble
 from workflows.durability.history import History
 
 _KEY = re.compile(r"^journal/step-(\d{6,9})/(\d{5,9})\.arrow$")

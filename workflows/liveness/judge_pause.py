@@ -14,8 +14,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from raypoly.config import JudgeConfig
-from raypoly.errors import Away, PausedTooLong
+from raypoly.core.config import JudgeConfig
+from raypoly.core.errors import Away, PausedTooLong
 from workflows.observers.progress import Progress
 
 T = TypeVar("T")

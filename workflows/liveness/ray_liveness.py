@@ -19,7 +19,7 @@ from typing import Self
 
 import ray
 
-from raypoly.errors import RayGone
+from raypoly.core.errors import RayGone
 from workflows.liveness.ray_internals import raylet_socket
 
 EVERY_SECONDS = 2.0

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from raypoly.errors import RaypolyError, RunStopped
+from raypoly.core.errors import RaypolyError, RunStopped
 from workflows.liveness.ray_internals import kill_own_node
 from workflows.liveness.shell_command import shell_command
 

@@ -17,8 +17,8 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.watched import Pulse, all_stacks, signalled_stacks
-from raypoly.errors import RaypolyError
-from raypoly.store import Store
+from raypoly.core.errors import RaypolyError
+from raypoly.run.store import Store
 from workflows.liveness.ray_internals import actor_id
 
 _ANSWER_SECONDS = 5.0

@@ -25,7 +25,7 @@ from ray.exceptions import RayError
 from actors.calls import START, InFlightCall, InFlightCalls
 from actors.judge import PROBE
 from actors.watched import Pulse
-from raypoly.errors import RaypolyError, Stalled
+from raypoly.core.errors import RaypolyError, Stalled
 from workflows.liveness.ray_internals import actor_id
 from workflows.liveness.stacks import Stacks
 

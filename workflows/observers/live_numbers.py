@@ -1,4 +1,4 @@
-"""What a run does now, in numbers: the metrics of `raypoly/metrics/run_metrics.py` whose source is `now`."""
+"""What a run does now, in numbers: the metrics of `raypoly/run/run_metrics.py` whose source is `now`."""
 
 from __future__ import annotations
 

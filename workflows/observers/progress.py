@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from raypoly.judge.judge_usage import dollars
+from raypoly.strategies.judge.judge_usage import dollars
 
 _STAGES = ("generate", "score", "judge", "learn")
 

@@ -1,4 +1,4 @@
-"""The run's metrics (`raypoly/metrics/run_metrics.py`) through Ray, which serves them to Prometheus on each node.
+"""The run's metrics (`raypoly/run/run_metrics.py`) through Ray, which serves them to Prometheus on each node.
 
 Ray serves a gauge for some 25 s after it was set, so a thread sets them again for as long as the run lives. Counters
 and histograms stay.
@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
-from raypoly.metrics.run_metrics import RUN_METRICS, SPLIT, RunMetric
-from raypoly.metrics.sinks import evaluation_numbers, flatten
+from raypoly.run.run_metrics import RUN_METRICS, SPLIT, RunMetric
+from raypoly.run.sinks import evaluation_numbers, flatten
 
 AGAIN_SECONDS = 5.0
 """Seconds after which every gauge is set again."""

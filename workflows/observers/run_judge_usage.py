@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.errors import CorruptData, StorageError
-from raypoly.judge.judge_usage import UsageCounts, spent_usd
-from raypoly.store import Store
-from raypoly.store.sealed_json import seal, unseal
+from raypoly.core.errors import CorruptData, StorageError
+from raypoly.run.store import Store
+from raypoly.run.store.sealed_json import seal, unseal
+from raypoly.strategies.judge.judge_usage import UsageCounts, spent_usd
 
 KEY = "judge.json"
 _WRITE_SECONDS = 1.0

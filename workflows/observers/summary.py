@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from raypoly.config import Config
-from raypoly.errors import CorruptData, StorageError
-from raypoly.judge.judge_usage import recent_mean
-from raypoly.run_files import SUMMARY
-from raypoly.store import Store
-from raypoly.store.sealed_json import seal, unseal
+from raypoly.core.config import Config
+from raypoly.core.errors import CorruptData, StorageError
+from raypoly.run.run_files import SUMMARY
+from raypoly.run.store import Store
+from raypoly.run.store.sealed_json import seal, unseal
+from raypoly.strategies.judge.judge_usage import recent_mean
 from workflows.durability.damage_report import DamageReport, format_step_ranges
 from workflows.durability.journal import Journal
 

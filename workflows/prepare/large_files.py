@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from raypoly.preparing.candidates import SourceFacts
-from raypoly.preparing.prepare_config import SourceConfig
-from raypoly.preparing.sources import ReadRow, SourceFile, read_file, read_row
-from raypoly.problems.formats import parquet_rows
-from raypoly.problems.formats.row_files import numbered_throughout, parse_line, read_lines
+from raypoly.data.formats import parquet_rows
+from raypoly.data.formats.row_files import numbered_throughout, parse_line, read_lines
+from raypoly.data.preparing.candidates import SourceFacts
+from raypoly.data.preparing.prepare_config import SourceConfig
+from raypoly.data.preparing.sources import ReadRow, SourceFile, read_file, read_row
 
 LARGE = 256 << 20
 """The size in bytes from which Ray Data reads a file."""

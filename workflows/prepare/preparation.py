@@ -1,4 +1,4 @@
-"""The driver of a preparation. `raypoly/preparing` makes its decisions."""
+"""The driver of a preparation. `raypoly/data/preparing` makes its decisions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from typing import IO
 
 from rich.console import Console
 
-from raypoly.errors import UsageError
-from raypoly.gates.gate_rows import encode_rows
-from raypoly.gates.written_plans import written_plans
-from raypoly.offline.command_progress import show_progress
-from raypoly.preparing import output_files, prompt_lengths
-from raypoly.preparing.candidates import Candidate, PromptMaker, apply_decisions
-from raypoly.preparing.data_card import PreparationResult, card_values, encode_card
-from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
-from raypoly.preparing.plan_proposals import encode_plans
-from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs, require_inputs
-from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
-from raypoly.preparing.problem_selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
-from raypoly.preparing.sources import (
+from raypoly.analysis.reports.data_card_page import card_page, draw_card
+from raypoly.commands.offline.command_progress import show_progress
+from raypoly.core.errors import UsageError
+from raypoly.core.seeds import derive
+from raypoly.data.preparing import output_files, prompt_lengths
+from raypoly.data.preparing.candidates import Candidate, PromptMaker, apply_decisions
+from raypoly.data.preparing.data_card import PreparationResult, card_values, encode_card
+from raypoly.data.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
+from raypoly.data.preparing.preparation_folder import PreparationFolder, keep_inputs, require_inputs
+from raypoly.data.preparing.prepare_config import PrepareConfig, SourceConfig
+from raypoly.data.preparing.problem_selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
+from raypoly.data.preparing.sources import (
     LoadedSources,
     SourceFile,
     describe_loaded,
@@ -31,13 +30,14 @@ from raypoly.preparing.sources import (
     find_source,
     load_sources,
 )
-from raypoly.reports.data_card_page import card_page, draw_card
-from raypoly.seeds import derive
-from raypoly.store.sealed_json import seal
+from raypoly.recipes.cppo.gates.gate_rows import encode_rows
+from raypoly.recipes.cppo.gates.written_plans import written_plans
+from raypoly.recipes.cppo.plan_proposals import encode_plans
+from raypoly.run.store.sealed_json import seal
+from workflows.cppo.plan_making import PlansMade, make_plans
 from workflows.durability.journal import Journal
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.large_files import is_large, read_by_size
-from workflows.prepare.plan_making import PlansMade, make_plans
 from workflows.prepare.preparation_actors import Workers
 from workflows.prepare.preparation_results import (
     CARD,
@@ -70,7 +70,7 @@ Read = tuple[LoadedSources, LoadedSources | None]
 
 
 def prepare(config: PrepareConfig) -> None:
-    """Begin a preparation, go on with it, or show a finished one. Raises the errors of `raypoly.errors`."""
+    """Begin a preparation, go on with it, or show a finished one. Raises the errors of `raypoly.core.errors`."""
     config.plans.check_servers()
     folder = PreparationFolder.of(config)
     print(folder.uri, flush=True)

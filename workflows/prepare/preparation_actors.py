@@ -13,11 +13,11 @@ from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
 from actors.model_files import ModelFiles
 from actors.scorer_pool import ScorerPool
-from raypoly import problems
-from raypoly.config import Config, GeneratorConfig, ProblemsConfig
-from raypoly.errors import UsageError
-from raypoly.placement import ON_CPU, Placement
-from raypoly.store import Lease, Store
+from raypoly import data as problems
+from raypoly.core.config import Config, GeneratorConfig, ProblemsConfig
+from raypoly.core.errors import UsageError
+from raypoly.planning.placement import ON_CPU, Placement
+from raypoly.run.store import Lease, Store
 from workflows.durability.journal import Journal
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
 from workflows.liveness.ray_messages import RayMessages

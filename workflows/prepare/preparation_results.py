@@ -7,11 +7,11 @@ import shlex
 
 from rich.console import Console
 
-from raypoly.preparing.preparation_folder import influential
-from raypoly.preparing.prepare_config import PrepareConfig
-from raypoly.reports.data_card_page import gate_rows_table, plan_table, stage_table
-from raypoly.store import Store
-from raypoly.store.sealed_json import unseal
+from raypoly.analysis.reports.data_card_page import gate_rows_table, plan_table, stage_table
+from raypoly.data.preparing.preparation_folder import influential
+from raypoly.data.preparing.prepare_config import PrepareConfig
+from raypoly.run.store import Store
+from raypoly.run.store.sealed_json import unseal
 
 CARD = "card.json"
 PAGE = "card.md"

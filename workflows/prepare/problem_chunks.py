@@ -18,12 +18,12 @@ import numpy as np
 from actors.calls import CallContext
 from actors.generator import Generator
 from actors.scorer_pool import ScorerPool
-from raypoly.engines import SampleRequest
-from raypoly.errors import UsageError
-from raypoly.preparing.candidates import Candidate, contents_hash
-from raypoly.store.rollout_files import BLOCK
-from raypoly.store.step_records import Applied, Generated, Record, StagePart
-from raypoly.values import Group, Problem, Rollout, Verdict
+from raypoly.core.errors import UsageError
+from raypoly.core.values import Group, Problem, Rollout, Verdict
+from raypoly.data.preparing.candidates import Candidate, contents_hash
+from raypoly.rollouts.engines import SampleRequest
+from raypoly.run.store.rollout_files import BLOCK
+from raypoly.run.store.step_records import Applied, Generated, Record, StagePart
 from workflows.durability.journal import Journal
 from workflows.liveness.watchdog import STORAGE
 from workflows.step.skipped_groups import SkippedGroups, skip_reason

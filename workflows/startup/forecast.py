@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from raypoly.config import Config
-from raypoly.judge.judge_usage import dollars
+from raypoly.core.config import Config
+from raypoly.core.tables import duration
 from raypoly.planning.dry_run import forecast_judge, planned_evaluations
 from raypoly.planning.gpus import Device, layout_of
 from raypoly.planning.model_shape import shape_of
 from raypoly.planning.step_seconds import sampling_seconds
-from raypoly.reports.tables import duration
+from raypoly.strategies.judge.judge_usage import dollars
 
 
 @dataclass(frozen=True)

@@ -22,23 +22,25 @@ from actors.judge import JudgeClient
 from actors.model_files import ModelFiles
 from actors.scorer_pool import ScorerPool
 from actors.tokenizer_only import TokenizerOnly
-from raypoly import objectives, problems, programs
-from raypoly.config import Config
-from raypoly.metrics.sinks import METRICS, TENSORBOARD, Sinks, open_sinks
-from raypoly.objectives import Objective
-from raypoly.preflight import refuse_asking_between
-from raypoly.problems import ProblemSet
-from raypoly.problems.long_prompts import fit_training_prompts
-from raypoly.problems.problem_order import require_enough
-from raypoly.problems.problem_set import describe_splits
-from raypoly.problems.readable_prompts import require_readable
-from raypoly.problems.without_tests import require_tests
-from raypoly.programs.planned_prompts import first_prompts
-from raypoly.programs.run_programs import check_first_asks, fit_problems, is_sampled
-from raypoly.run_identity import RunDirectory, problem_sets, run_id
-from raypoly.store import Lease, Store
-from raypoly.store.catalogue import completed_steps
-from raypoly.store.mirror import Mirror
+from raypoly import data as problems
+from raypoly.algorithms import objectives
+from raypoly.algorithms.objectives import Objective
+from raypoly.core.config import Config
+from raypoly.data import ProblemSet
+from raypoly.data.long_prompts import fit_training_prompts
+from raypoly.data.problem_order import require_enough
+from raypoly.data.problem_set import describe_splits
+from raypoly.data.readable_prompts import require_readable
+from raypoly.planning.preflight import refuse_asking_between
+from raypoly.planning.required_tests import require_tests
+from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts.scaffolds.planned_prompts import first_prompts
+from raypoly.rollouts.scaffolds.run_programs import check_first_asks, fit_problems, is_sampled
+from raypoly.run.run_identity import RunDirectory, problem_sets, run_id
+from raypoly.run.sinks import METRICS, TENSORBOARD, Sinks, open_sinks
+from raypoly.run.store import Lease, Store
+from raypoly.run.store.catalogue import completed_steps
+from raypoly.run.store.mirror import Mirror
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.damage_report import format_step_ranges

@@ -21,11 +21,11 @@ from typing import Any
 
 import ray
 
-from raypoly.config import Config, ScorerConfig
-from raypoly.errors import RaypolyError
-from raypoly.judge import key_variable_names
-from raypoly.metrics.sinks import WANDB_SECRETS
-from raypoly.store.lease import is_alive
+from raypoly.core.config import Config, ScorerConfig
+from raypoly.core.errors import RaypolyError
+from raypoly.run.sinks import WANDB_SECRETS
+from raypoly.run.store.lease import is_alive
+from raypoly.strategies.judge import key_variable_names
 from workflows.liveness import ray_internals
 from workflows.liveness.reaper import Reaper, descendants
 

@@ -18,17 +18,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from raypoly.config import Config
-from raypoly.crash import describe_error, root_cause
-from raypoly.errors import RaypolyError, RunStopped, UsageError
-from raypoly.free_resources import existing_parent, this_machine
+from raypoly.core.config import Config
+from raypoly.core.errors import RaypolyError, RunStopped, UsageError
+from raypoly.core.values import Group, Rollout
+from raypoly.data.without_tests import count_with_tests
 from raypoly.planning.dry_run import refuse_unfit
+from raypoly.planning.free_resources import existing_parent, this_machine
 from raypoly.planning.gpus import MemoryPeak, choose_device
 from raypoly.planning.memory_parts import format_bytes
-from raypoly.problems.without_tests import count_with_tests
-from raypoly.programs.run_programs import is_sampled
-from raypoly.run_identity import RunDirectory, resolve_run
-from raypoly.values import Group, Rollout
+from raypoly.rollouts.scaffolds.run_programs import is_sampled
+from raypoly.run.crash import describe_error, root_cause
+from raypoly.run.run_identity import RunDirectory, resolve_run
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.forecast import RehearsalTimes, describe_forecast, forecast
 from workflows.startup.open_run import OpenRun, open_run

@@ -19,8 +19,8 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from actors.calls import result
-from raypoly.config import Config
-from raypoly.placement import Placement, resolve_placement, without_engines
+from raypoly.core.config import Config
+from raypoly.planning.placement import Placement, resolve_placement, without_engines
 from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import ACTOR_CPUS, joins_cluster
 

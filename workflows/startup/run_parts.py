@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from raypoly import gates
-from raypoly.config import Config
-from raypoly.gates.model_gate import ModelGate
-from raypoly.group_stage import GroupStage
-from raypoly.preflight import asks_judge
-from raypoly.problems import ProblemSet
-from raypoly.problems.without_tests import with_tests
+from raypoly.algorithms.group_stage import GroupStage
+from raypoly.core.config import Config
+from raypoly.data import ProblemSet
+from raypoly.data.without_tests import with_tests
+from raypoly.planning.preflight import asks_judge
+from raypoly.recipes.cppo import gates
+from raypoly.recipes.cppo.gates.model_gate import ModelGate
 
 
 @dataclass(frozen=True)

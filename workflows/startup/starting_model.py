@@ -8,9 +8,9 @@ from pathlib import Path
 import ray
 
 from actors.model_files import ModelFiles, download_model
-from raypoly.config import Config
-from raypoly.gguf_models import GgufModel
-from raypoly.problems import ProblemSet
+from raypoly.core.config import Config
+from raypoly.core.gguf_models import GgufModel
+from raypoly.data import ProblemSet
 from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import joins_cluster
 

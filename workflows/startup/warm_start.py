@@ -29,20 +29,21 @@ from ray.data import ExecutionOptions
 from ray.train.torch import TorchTrainer
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raypoly.caches import cache_root
-from raypoly.config import Config, WarmStartConfig
-from raypoly.errors import RaypolyError
-from raypoly.folder_cache import FolderCache
-from raypoly.policy import learning_rate, supervised_examples, tiny_model
-from raypoly.policy import supervised as warm_start
-from raypoly.policy.supervised import SupervisedTrainer
-from raypoly.policy.supervised_examples import Recipe, tokenizer_texts
-from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder, tokenizer_from_json
-from raypoly.problems import ProblemSet
-from raypoly.problems.puzzles import puzzle_language, puzzle_mistakes, puzzle_of, puzzle_plans, puzzle_solutions
-from raypoly.problems.puzzles.puzzle_language import Puzzle
-from raypoly.programs import prompt_writing, tuple_prompts
-from raypoly.reports.tables import duration
+from raypoly.core.caches import cache_root
+from raypoly.core.config import Config, WarmStartConfig
+from raypoly.core.errors import RaypolyError
+from raypoly.core.folder_cache import FolderCache
+from raypoly.core.tables import duration
+from raypoly.data import ProblemSet
+from raypoly.data.puzzles import puzzle_language, puzzle_mistakes, puzzle_of, puzzle_plans, puzzle_solutions
+from raypoly.data.puzzles.puzzle_language import Puzzle
+from raypoly.learner import learning_rate, supervised_examples, tiny_model
+from raypoly.learner import supervised as warm_start
+from raypoly.learner.supervised import SupervisedTrainer
+from raypoly.learner.supervised_examples import Recipe, tokenizer_texts
+from raypoly.learner.tiny_model import build_model, build_tokenizer, save_folder, tokenizer_from_json
+from raypoly.recipes.cppo import tuple_prompts
+from raypoly.rollouts.scaffolds import prompt_writing
 
 BLOCK = 2048
 """Examples that one Ray Data task writes."""

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from raypoly import programs
-from raypoly.config import Config
-from raypoly.objectives import Batch, Objective, ScoredGroup
-from raypoly.objectives.behaviour import outcome_of, statements_of
-from raypoly.objectives.objective_hooks import measures_of, needed_stages
-from raypoly.rewards import group_rewards, reads_parts, reward_function
-from raypoly.values import Draft, Float64, Group, Int32, Problem
+from raypoly.algorithms.objectives import Batch, Objective, ScoredGroup
+from raypoly.algorithms.objectives.behaviour import outcome_of, statements_of
+from raypoly.algorithms.objectives.objective_hooks import measures_of, needed_stages
+from raypoly.core.config import Config
+from raypoly.core.values import Draft, Float64, Group, Int32, Problem
+from raypoly.rollouts import scaffolds as programs
+from raypoly.verifier.rewards import group_rewards, reads_parts, reward_function
 from workflows.step.skipped_groups import skip_reason, sound_verdicts
 from workflows.step.training_group import TrainingGroup
 

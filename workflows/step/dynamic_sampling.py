@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.config import TrainConfig
-from raypoly.problems.problem_order import StepProblems
-from raypoly.values import Group, Problem
+from raypoly.core.config import TrainConfig
+from raypoly.core.values import Group, Problem
+from raypoly.data.problem_order import StepProblems
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.rollouts import RolloutSubmission
 from workflows.step.training_group import TrainingGroup

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raypoly.problems.example_inputs import example_inputs
-from raypoly.sandbox.answer_verdict import answer_text
-from raypoly.scoring.answer_extraction import extract_answer
-from raypoly.values import Group, Problem
+from raypoly.core.values import Group, Problem
+from raypoly.data.example_inputs import example_inputs
+from raypoly.verifier.answer_extraction import extract_answer
+from raypoly.verifier.sandbox.answer_verdict import answer_text
 from workflows.step.services import Services
 from workflows.step.stages.score_stage import score_group
 

@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 from actors.calls import LOST, CallContext
 from actors.learner_group import LearnerGroup
 from actors.model_files import ModelFiles
-from raypoly.config import Config
-from raypoly.errors import WeightsMidway, WeightsMismatch
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.reports.tables import duration
-from raypoly.store.shards import Shard, ShardWriter
-from raypoly.values import Float32, Int32
+from raypoly.core.config import Config
+from raypoly.core.errors import WeightsMidway, WeightsMismatch
+from raypoly.core.tables import duration
+from raypoly.core.values import Float32, Int32
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.run.store.shards import Shard, ShardWriter
 from workflows.durability.checkpoint_writer import CheckpointWriter, Copy
 from workflows.durability.checkpoints import Checkpoint
 from workflows.durability.journal import Journal

@@ -23,12 +23,12 @@ from itertools import count
 import numpy as np
 
 from actors.generator import Generator
-from raypoly.config import Config
-from raypoly.engines import SampleRequest
-from raypoly.errors import UsageError
-from raypoly.programs import Ask, Program
-from raypoly.programs.program import checked_asks, is_final
-from raypoly.values import Draft, Group, Int32, Problem, Rollout, Verdict
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.core.values import Draft, Group, Int32, Problem, Rollout, Verdict
+from raypoly.rollouts.engines import SampleRequest
+from raypoly.rollouts.scaffolds import Ask, Program
+from raypoly.rollouts.scaffolds.program import checked_asks, is_final
 
 
 async def check_given(generator: Generator, config: Config, problems: Sequence[Problem], program: Program) -> None:

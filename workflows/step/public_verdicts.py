@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from raypoly.values import Group, Problem, Rollout, Verdict
+from raypoly.core.values import Group, Problem, Rollout, Verdict
 from workflows.step.services import Services
 from workflows.step.stages.score_stage import score_group
 

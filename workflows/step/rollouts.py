@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from actors.generator import Generator
-from raypoly.config import Config
-from raypoly.errors import UsageError
-from raypoly.programs import Program
-from raypoly.seeds import derive
-from raypoly.store.step_records import Drafted, Generated, Record, StepRecords
-from raypoly.values import Draft, Group, Problem
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.core.seeds import derive
+from raypoly.core.values import Draft, Group, Problem
+from raypoly.rollouts.scaffolds import Program
+from raypoly.run.store.step_records import Drafted, Generated, Record, StepRecords
 from workflows.step.program_rounds import ProgramRounds
 from workflows.step.public_verdicts import public_verdicts
 from workflows.step.services import Services

@@ -11,13 +11,13 @@ from typing import Any
 from ray.exceptions import RayError
 
 from actors.calls import CallContext
-from raypoly.config import Config
-from raypoly.errors import RaypolyError
-from raypoly.objectives import Objective
-from raypoly.plateau import Plateau
-from raypoly.problems.pass_rates import PassRates
-from raypoly.store import Store
-from raypoly.store.step_records import Record
+from raypoly.algorithms.objectives import Objective
+from raypoly.core.config import Config
+from raypoly.core.errors import RaypolyError
+from raypoly.data.pass_rates import PassRates
+from raypoly.run.plateau import Plateau
+from raypoly.run.store import Store
+from raypoly.run.store.step_records import Record
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoint
 from workflows.durability.journal import Journal

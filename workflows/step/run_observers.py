@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.judge import JudgeClient
-from raypoly.judge.judge_usage import usage_to_json
-from raypoly.metrics.sinks import Sinks
-from raypoly.store.step_records import Applied
+from raypoly.run.sinks import Sinks
+from raypoly.run.store.step_records import Applied
+from raypoly.strategies.judge.judge_usage import usage_to_json
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.watchdog import Watchdog

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from raypoly.config import Config
-from raypoly.errors import RaypolyError
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.problems.pass_rates import pass_count_row
-from raypoly.store.step_records import Applied
+from raypoly.core.config import Config
+from raypoly.core.errors import RaypolyError
+from raypoly.data.pass_rates import pass_count_row
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.run.store.step_records import Applied
 from workflows.step.learner_session import RANKS
 from workflows.step.run_durability import CURSOR, RunDurability
 from workflows.step.run_observers import RunObservers

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from raypoly.errors import BrokenTests, IsolationMissing, RaypolyError, SandboxError, TooManySetAside
-from raypoly.values import Group, Problem, Skipped, Verdict
+from raypoly.core.errors import BrokenTests, IsolationMissing, RaypolyError, SandboxError, TooManySetAside
+from raypoly.core.values import Group, Problem, Skipped, Verdict
 
 TRIES = 3
 WAIT_SECONDS = 0.5

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.group_stage import GroupStage
-from raypoly.judge.judge_usage import UsageCounts, usage_to_json
-from raypoly.judge.structural import structural_labels
-from raypoly.metrics.decoded_tokens import DecodedTokens
-from raypoly.metrics.group_outcomes import GroupOutcomes
-from raypoly.metrics.pass_at_k import distinct
-from raypoly.metrics.program_style import program_style
-from raypoly.metrics.sinks import MEASURES
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.scoring.code_extraction import find_code
-from raypoly.store.rollout_columns import ON_DISK
-from raypoly.values import WITHOUT_TESTS, Group
+from raypoly.algorithms.group_stage import GroupStage
+from raypoly.analysis.metrics.decoded_tokens import DecodedTokens
+from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
+from raypoly.analysis.metrics.pass_at_k import distinct
+from raypoly.analysis.metrics.program_style import program_style
+from raypoly.core.values import WITHOUT_TESTS, Group
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.run.sinks import MEASURES
+from raypoly.run.store.rollout_columns import ON_DISK
+from raypoly.strategies.judge.judge_usage import UsageCounts, usage_to_json
+from raypoly.strategies.judge.structural import structural_labels
+from raypoly.verifier.code_extraction import find_code
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Waterfall
 from workflows.step.training_group import TrainingGroup

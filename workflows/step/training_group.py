@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from raypoly.values import Float64, Group, Rollout
+from raypoly.core.values import Float64, Group, Rollout
 
 
 @dataclass(frozen=True)

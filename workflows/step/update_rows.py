@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from raypoly import objectives
-from raypoly.config import Config
-from raypoly.losses import Loss, of_run
-from raypoly.losses.aggregation import Normalisers
-from raypoly.objectives.objective_hooks import needed_stages
-from raypoly.objectives.planned_rows import planned_rows
-from raypoly.policy.training_rows import TrainingRow, group_rows
+from raypoly.algorithms import objectives
+from raypoly.algorithms.losses import Loss, of_run
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.core.config import Config
+from raypoly.learner.training_rows import TrainingRow, group_rows
+from raypoly.rollouts.planned_rows import planned_rows
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.training_group import TrainingGroup
 

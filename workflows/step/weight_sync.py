@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raypoly.config import Config
-from raypoly.seeds import derive
-from raypoly.values import Float32, Int32, Problem
+from raypoly.core.config import Config
+from raypoly.core.seeds import derive
+from raypoly.core.values import Float32, Int32, Problem
 from workflows.step.program_rounds import encode_prompts
 from workflows.step.services import Services
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Self
 
-from raypoly.sandbox.child import plain_data
 from raypoly.strategies.traced_runs.instrument import FILE
+from raypoly.verifier.sandbox.child import plain_data
 
 RECURSION = -1
 """The number under which calls of functions that are already running are counted."""

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from raypoly.sandbox.child import candidate, linked_nodes, plain_data
 from raypoly.strategies.features.algorithm_features import features_of
 from raypoly.strategies.live_code.bindings import nodes
 from raypoly.strategies.live_code.canonical import canonical_text
@@ -26,6 +25,7 @@ from raypoly.strategies.live_code.constructs import live_constructs, may_call
 from raypoly.strategies.live_code.live_program import live_program
 from raypoly.strategies.traced_runs.instrument import Instrumented, Place, instrument, place_of
 from raypoly.strategies.traced_runs.meter import RECURSION, Meter, MeteredRun
+from raypoly.verifier.sandbox.child import candidate, linked_nodes, plain_data
 
 _FAMILIES = {
     "recursion": ("recursion",),

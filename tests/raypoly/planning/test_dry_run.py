@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from raypoly.analysis.experiments.experiment_config import load_experiment
 from raypoly.cli import main
-from raypoly.errors import UsageError
-from raypoly.experiments.experiment_config import load_experiment
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import CONFIGS, load
 from raypoly.planning.gpus import Device, DeviceLayout, find_board, layout_of
-from raypoly.settings import CONFIGS, load
 from tests.support.random_model import random_model
 from tests.support.verl_files import gsm8k_row, write_parquet
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raypoly.errors import UsageError
+from raypoly.core.errors import UsageError
 from raypoly.planning.gpus import BOARDS, GIB, choose_device, find_board, parse_nvidia_smi
 
 

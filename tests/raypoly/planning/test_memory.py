@@ -12,19 +12,19 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from raypoly.config import Config, GateSection
-from raypoly.errors import UsageError
+from raypoly.core.config import Config, GateSection
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import CONFIGS, load
+from raypoly.learner.activation_checkpointing import recompute
+from raypoly.learner.compiled_layers import compile_layers
+from raypoly.learner.packing import pack
+from raypoly.learner.policy_model import load_model, response_logprobs
+from raypoly.learner.training_rows import TrainingRow
 from raypoly.planning.device_memory import check_memory, plan_memory
 from raypoly.planning.gpus import GIB, Device, DeviceLayout, find_board
 from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts
 from raypoly.planning.memory_parts import GRADIENTS, PHASES, DeviceMemory
 from raypoly.planning.model_shape import PUBLISHED, from_config
-from raypoly.policy.activation_checkpointing import recompute
-from raypoly.policy.compiled_layers import compile_layers
-from raypoly.policy.packing import pack
-from raypoly.policy.policy_model import load_model, response_logprobs
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.settings import CONFIGS, load
 from tests.support.compilers import needs_compiler
 
 TOKENS = 512

@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
+from raypoly.learner.adapters import add_adapters
+from raypoly.learner.tiny_model import build_model
 from raypoly.planning.model_shape import PUBLISHED, TINY, from_config, shape_of
-from raypoly.policy.adapters import add_adapters
-from raypoly.policy.tiny_model import build_model
 
 SIZES: dict[str, Any] = {
     "vocab_size": 1000,

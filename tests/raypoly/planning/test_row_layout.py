@@ -10,14 +10,14 @@ import pytest
 import torch
 from transformers import LlamaConfig, PreTrainedConfig, Qwen3MoeConfig
 
-from raypoly.config import Config
-from raypoly.errors import UsageError
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.learner.policy_model import is_packed, load_model
 from raypoly.planning.row_layout import describe_layout, row_layout
-from raypoly.policy.policy_model import is_packed, load_model
-from raypoly.settings import load
+from tests.raypoly.learner.test_model_families import PACKED, PADDED
+from tests.raypoly.learner.test_packing import SIZES, folder
 from tests.raypoly.planning.test_dry_run import dry_run
-from tests.raypoly.policy.test_model_families import PACKED, PADDED
-from tests.raypoly.policy.test_packing import SIZES, folder
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from raypoly.config import Config
+from raypoly.core.config import Config
+from raypoly.core.settings import load
+from raypoly.core.tables import duration
 from raypoly.planning.dry_run import forecast, forecast_judge, planned_evaluations
 from raypoly.planning.gpus import Device, DeviceLayout, find_board
 from raypoly.planning.model_shape import PUBLISHED, from_config
 from raypoly.planning.step_seconds import forward_operations, operations, sampling_seconds, step_seconds
-from raypoly.reports.tables import duration
-from raypoly.settings import load
 from tests.support.learner_load import QWEN3_4B as BENCHMARKED
 from tests.support.learner_load import model_flops, sample_rows
 

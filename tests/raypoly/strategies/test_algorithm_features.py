@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from raypoly.sandbox import Sandbox
 from raypoly.strategies.features.algorithm_features import algorithm_features
+from raypoly.verifier.sandbox import Sandbox
 from tests.support.small_problems import SHARED, check
 
 HASH = """class Solution:

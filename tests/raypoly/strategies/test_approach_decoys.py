@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from raypoly.judge.structural import approach_of
 from raypoly.strategies.features.algorithm_features import algorithm_features
+from raypoly.strategies.judge.structural import approach_of
 
 BASES = {
     "brute force": """

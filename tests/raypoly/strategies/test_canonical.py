@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from raypoly.config import ScorerConfig
-from raypoly.sandbox import Sandbox
+from raypoly.core.config import ScorerConfig
+from raypoly.core.values import Problem, TestSuite
 from raypoly.strategies.live_code.canonical import Canonical, canonical
-from raypoly.values import Problem, TestSuite
+from raypoly.verifier.sandbox import Sandbox
 from tests.raypoly.strategies.test_algorithm_features import AROUND, HASH, TRICKS
 from tests.raypoly.strategies.test_algorithm_features import PLAIN as PAIR
 from tests.support.small_problems import SHARED

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from raypoly.config import ProblemsConfig
-from raypoly.problems.puzzles import load_puzzles, puzzle_of
-from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render_solution
+from raypoly.core.config import ProblemsConfig
+from raypoly.data.puzzles import load_puzzles, puzzle_of
+from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_solution
 from raypoly.strategies.traced_runs.observe import observe, warm
 
 FOR = "def f(n):\n s = 0\n for x in range(1, n + 1):\n  if x % 2 == 0:\n   s += x * x\n return s"

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from raypoly.cli import main
-from raypoly.errors import RaypolyError, UsageError
-from raypoly.run_identity import resolve_run
-from raypoly.settings import load
-from raypoly.store import acquire_lease
-from raypoly.store.local_store import LocalStore
+from raypoly.core.errors import RaypolyError, UsageError
+from raypoly.core.settings import load
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.store import acquire_lease
+from raypoly.run.store.local_store import LocalStore
 from tests.support import run_with_history as made
 from tests.support.file_damage import KINDS
 from workflows.doctor import examine

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from raypoly import Run
-from raypoly.store import acquire_lease
-from raypoly.store.step_records import Drafted
-from raypoly.values import Draft
+from raypoly.core.values import Draft
+from raypoly.run.store import acquire_lease
+from raypoly.run.store.step_records import Drafted
 from tests.support.drafted_run import write_drafted_run
 from workflows.doctor import examine
 from workflows.durability.journal import Journal

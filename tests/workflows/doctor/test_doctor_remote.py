@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.store import open_store
+from raypoly.run.store import open_store
 from tests.support import run_with_history as made
 from tests.support.s3_server import S3Server, s3_server
 from workflows.doctor import examine

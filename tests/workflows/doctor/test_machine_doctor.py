@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from raypoly.cli import main
-from raypoly.config import ScorerConfig
+from raypoly.core.config import ScorerConfig
+from raypoly.core.settings import load
 from raypoly.planning.gpus import ask_nvidia_smi
-from raypoly.sandbox.child import system
-from raypoly.settings import load
-from raypoly.store import acquire_lease, open_store
+from raypoly.run.store import acquire_lease, open_store
+from raypoly.verifier.sandbox.child import system
 from tests.support.faulty_server import Server, running
 from tests.support.ray_machines import Machines
 from tests.support.s3_server import S3Server
@@ -32,7 +32,7 @@ NO_WALLS = """
 import sys
 from struct import pack
 from raypoly.cli import main
-from raypoly.sandbox.child import system
+from raypoly.verifier.sandbox.child import system
 system.no_new_privileges()
 rules = [(0x20, 0, 0, 0)]
 for number in ({"x86_64": 272, "aarch64": 97}[system.MACHINE], 444):  # unshare, landlock_create_ruleset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from raypoly.store.shards import Shard, ShardWriter
+from raypoly.run.store.shards import Shard, ShardWriter
 from tests.support.immediate_exit import exit_now
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from raypoly.errors import CorruptData
-from raypoly.run_identity import resolve_run
-from raypoly.settings import load
-from raypoly.store import Applied, Lease, Record, Store
+from raypoly.core.errors import CorruptData
+from raypoly.core.settings import load
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.store import Applied, Lease, Record, Store
 from tests.support.sample_groups import make_group, same_group, stages
 from tests.support.saved_checkpoint import save_checkpoint
 from workflows.durability.checkpoints import Checkpoints

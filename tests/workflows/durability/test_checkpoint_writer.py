@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from ray.exceptions import RayActorError
 
-from raypoly.errors import StorageError
-from raypoly.store import acquire_lease
-from raypoly.store.local_store import LocalStore
-from raypoly.store.shards import Shard, ShardWriter
+from raypoly.core.errors import StorageError
+from raypoly.run.store import acquire_lease
+from raypoly.run.store.local_store import LocalStore
+from raypoly.run.store.shards import Shard, ShardWriter
 from tests.support.saved_checkpoint import save_checkpoint
 from workflows.durability.checkpoint_writer import CheckpointWriter, Copy
 from workflows.durability.checkpoints import Checkpoints

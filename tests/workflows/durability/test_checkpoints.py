@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.errors import CorruptData, NewerSchema, StaleEpoch, StorageError
-from raypoly.store import acquire_lease
-from raypoly.store.local_store import LocalStore
+from raypoly.core.errors import CorruptData, NewerSchema, StaleEpoch, StorageError
+from raypoly.run.store import acquire_lease
+from raypoly.run.store.local_store import LocalStore
 from tests.support.saved_checkpoint import save_checkpoint
 from workflows.durability.checkpoints import Checkpoints
 

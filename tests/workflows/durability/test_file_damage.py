@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raypoly.errors import CorruptData, RaypolyError
-from raypoly.metrics.sinks import MetricsFile
-from raypoly.run import Run
-from raypoly.run_identity import resolve_run
-from raypoly.store import Lease, Store
-from raypoly.store.local_store import LocalStore
-from raypoly.values import UNKNOWN
+from raypoly.analysis.run import Run
+from raypoly.core.errors import CorruptData, RaypolyError
+from raypoly.core.values import UNKNOWN
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.sinks import MetricsFile
+from raypoly.run.store import Lease, Store
+from raypoly.run.store.local_store import LocalStore
 from tests.support import run_with_history as made
 from tests.support.file_damage import KINDS, Damage
 from tests.support.sample_groups import same_group, stages

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.errors import StorageError
-from raypoly.store import acquire_lease
-from raypoly.store.local_store import Disk, LocalStore
+from raypoly.core.errors import StorageError
+from raypoly.run.store import acquire_lease
+from raypoly.run.store.local_store import Disk, LocalStore
 from tests.support.run_with_history import completed_step, results_of, row_of, same_step, table_of
 from tests.support.stopping_disk import PoweredDisk, QuickDisk, Stopped, StoppingDisk
 from tests.workflows.durability.test_journal_crashes import forget_own_pid

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from raypoly.errors import CorruptData, StaleEpoch, StorageError
-from raypoly.store import Applied, Lease, Record, Store
-from raypoly.values import Float64, Group
+from raypoly.core.errors import CorruptData, StaleEpoch, StorageError
+from raypoly.core.values import Float64, Group
+from raypoly.run.store import Applied, Lease, Record, Store
 from tests.support.sample_groups import make_group, same_group, stages
 from workflows.durability.journal import AlreadyCommitted, Journal
 

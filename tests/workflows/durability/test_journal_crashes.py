@@ -19,9 +19,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from raypoly.errors import StorageError, UsageError
-from raypoly.store import Lease, Store
-from raypoly.store.local_store import Disk, LocalStore
+from raypoly.core.errors import StorageError, UsageError
+from raypoly.run.store import Lease, Store
+from raypoly.run.store.local_store import Disk, LocalStore
 from tests.support.stopping_disk import PoweredDisk, QuickDisk, Stopped, StoppingDisk
 from tests.workflows.durability import storage_traffic
 
@@ -38,7 +38,7 @@ def taken_up(root: Path, disk: Disk) -> Iterator[tuple[Store, Lease]]:
     def opened(*_: object, make: bool = True) -> LocalStore:
         return LocalStore(root, disk, make)
 
-    with patch("raypoly.run_identity.open_store", opened), patch("raypoly.run_folder.open_store", opened):
+    with patch("raypoly.run.run_identity.open_store", opened), patch("raypoly.run.run_folder.open_store", opened):
         store, lease = storage_traffic.take_up(root)
     try:
         yield store, lease

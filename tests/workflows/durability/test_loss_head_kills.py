@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from raypoly.policy.loss_heads import PREFIX
+from raypoly.learner.loss_heads import PREFIX
 from tests.support.local_driver import LocalDriver, run_killed_driver
 from tests.support.ray_machines import Machines
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from raypoly.store import Applied, Lease, StagePart, Store
-from raypoly.store.record_encoding import decode, encode
-from raypoly.store.rollout_files import RolloutFiles
-from raypoly.store.step_records import CompletedStep, Record, assemble
-from raypoly.values import Group
+from raypoly.core.values import Group
+from raypoly.run.store import Applied, Lease, StagePart, Store
+from raypoly.run.store.record_encoding import decode, encode
+from raypoly.run.store.rollout_files import RolloutFiles
+from raypoly.run.store.step_records import CompletedStep, Record, assemble
 from tests.support.sample_groups import make_crossed, make_group, same_group, stages
 from workflows.durability.history import History
 from workflows.durability.journal import AlreadyCommitted, Journal
@@ -85,8 +85,8 @@ def test_a_run_without_them_keeps_no_column_of_them(store: Store, lease: Lease) 
 
 def test_objects_of_schema_2_are_read(store: Store, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     group = make_group(3, 1, 2)
-    monkeypatch.setattr("raypoly.store.record_encoding.SCHEMA", 2)
-    monkeypatch.setattr("raypoly.store.rollout_files.SCHEMA", 2)
+    monkeypatch.setattr("raypoly.run.store.record_encoding.SCHEMA", 2)
+    monkeypatch.setattr("raypoly.run.store.rollout_files.SCHEMA", 2)
     data = encode(3, 1, records(group))
     History(store, lease).add(completed(0, [make_group(0, 0, 2)]))
     monkeypatch.undo()

@@ -87,7 +87,7 @@ def test_storage_that_hangs_ends_the_run_within_its_time_and_says_where_it_stood
     )
     assert said, driver.log()
     stacks = Path(said[1])
-    assert re.search(r"raypoly/store/\w+\.py.*line \d+|raypoly/store/\w+\.py:\d+", stacks.read_text())
+    assert re.search(r"raypoly/run/store/\w+\.py.*line \d+|raypoly/run/store/\w+\.py:\d+", stacks.read_text())
     stacks.unlink()
     assert "Traceback" not in driver.log()
 

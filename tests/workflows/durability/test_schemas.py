@@ -18,17 +18,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from raypoly.config import Config
-from raypoly.errors import CorruptData, NewerSchema, UsageError
-from raypoly.run import Run
-from raypoly.run_identity import resolve_run
-from raypoly.settings import load
-from raypoly.store import Applied
-from raypoly.store.checked_parquet import encode_table
-from raypoly.store.record_encoding import decode, encode
-from raypoly.store.rollout_columns import verdict_columns, verdicts_of
-from raypoly.store.sealed_json import SCHEMA, seal, unseal
-from raypoly.values import Group, Verdict
+from raypoly.analysis.run import Run
+from raypoly.core.config import Config
+from raypoly.core.errors import CorruptData, NewerSchema, UsageError
+from raypoly.core.settings import load
+from raypoly.core.values import Group, Verdict
+from raypoly.run.run_identity import resolve_run
+from raypoly.run.store import Applied
+from raypoly.run.store.checked_parquet import encode_table
+from raypoly.run.store.record_encoding import decode, encode
+from raypoly.run.store.rollout_columns import verdict_columns, verdicts_of
+from raypoly.run.store.sealed_json import SCHEMA, seal, unseal
 from tests.support.sample_groups import make_group, stages
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
@@ -151,7 +151,7 @@ def test_files_of_a_later_raypoly_are_refused_and_never_taken_for_damage(
     ):
         Journal(store, lease)
     store.delete("rollouts/step-000003.parquet")
-    monkeypatch.setattr("raypoly.store.record_encoding.SCHEMA", SCHEMA + 1)
+    monkeypatch.setattr("raypoly.run.store.record_encoding.SCHEMA", SCHEMA + 1)
     record = stages(make_group(3, 1, 2))[1]
     store.commit("journal/step-000003/00009.arrow", encode(3, 9, [record]))
     with pytest.raises(NewerSchema, match=f"journal object 9 of step 3 has schema version {SCHEMA + 1}"):

@@ -11,16 +11,16 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from raypoly.config import TrainConfig
-from raypoly.engines import Weights
-from raypoly.errors import CorruptData, StaleEpoch, UsageError
-from raypoly.losses import build
-from raypoly.policy.policy_learner import PolicyLearner
-from raypoly.policy.ranks import Ranks
-from raypoly.store import acquire_lease
-from raypoly.store.local_store import LocalStore
-from raypoly.store.shards import Shard, ShardWriter
-from tests.raypoly.policy.test_learner import learner
+from raypoly.algorithms.losses import build
+from raypoly.core.config import TrainConfig
+from raypoly.core.errors import CorruptData, StaleEpoch, UsageError
+from raypoly.learner.policy_learner import PolicyLearner
+from raypoly.learner.ranks import Ranks
+from raypoly.rollouts.engines import Weights
+from raypoly.run.store import acquire_lease
+from raypoly.run.store.local_store import LocalStore
+from raypoly.run.store.shards import Shard, ShardWriter
+from tests.raypoly.learner.test_learner import learner
 from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 from tests.support.rank_processes import RankProcesses

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from raypoly.errors import StorageError, UsageError
+from raypoly.core.errors import StorageError, UsageError
 from tests.support.immediate_exit import exit_now
 from tests.support.s3_server import Fault, Request, S3Server, s3_server
 from tests.workflows.durability import storage_traffic

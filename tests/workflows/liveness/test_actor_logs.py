@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from raypoly.config import Config
+from raypoly.core.config import Config
 from workflows.liveness.actor_logs import ActorLogs
 from workflows.startup.ray_cluster import connect_ray
 

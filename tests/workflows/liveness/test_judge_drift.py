@@ -12,10 +12,10 @@ import ray
 
 from actors.judge import JudgeClient
 from actors.scorer_pool import ScorerPool
-from raypoly.config import Config, JudgeConfig, ScorerConfig
-from raypoly.judge.gold import read_gold_groups
-from raypoly.judge.judge_usage import UsageCounts
-from raypoly.judge.label_agreement import adjusted_rand
+from raypoly.core.config import Config, JudgeConfig, ScorerConfig
+from raypoly.strategies.judge.gold import read_gold_groups
+from raypoly.strategies.judge.judge_usage import UsageCounts
+from raypoly.strategies.judge.label_agreement import adjusted_rand
 from tests.support.faulty_server import Server, cluster_of, programs_of, running
 from workflows.liveness.judge_drift import EVERY, JudgeDriftMonitor, check_interval, pick_gold_groups
 from workflows.startup.ray_cluster import local_ray

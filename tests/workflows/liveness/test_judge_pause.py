@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from raypoly.config import JudgeConfig
-from raypoly.errors import Away, PausedTooLong
-from raypoly.reports.run_page import write_report
+from raypoly.analysis.reports.run_page import write_report
+from raypoly.core.config import JudgeConfig
+from raypoly.core.errors import Away, PausedTooLong
 from tests.support.local_driver import ROOT, SMALL, LocalDriver
 from tests.support.ray_machines import Machines
 from workflows.liveness import judge_pause

@@ -8,7 +8,7 @@ import pytest
 import ray
 from ray._private.utils import publish_error_to_driver
 
-from raypoly.config import Config
+from raypoly.core.config import Config
 from tests.support.local_driver import wait_for
 from tests.support.ray_machines import Machines
 from workflows.liveness.ray_messages import RayMessages

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from raypoly.reports.run_page import write_report
+from raypoly.analysis.reports.run_page import write_report
 from tests.support.faulty_server import Server, completion, running
 from tests.support.local_driver import SMALL, LocalDriver
 from tests.support.ray_machines import Machines

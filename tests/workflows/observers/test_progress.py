@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from raypoly.judge.judge_usage import dollars
+from raypoly.strategies.judge.judge_usage import dollars
 from tests.support.finished_run import metrics_row
 from workflows.observers.progress import PlainProgress, RichProgress, describe_step, format_duration
 

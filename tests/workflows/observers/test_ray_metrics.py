@@ -20,9 +20,9 @@ import pytest
 import ray
 from prometheus_client.samples import Sample
 
+from docs.tools.metrics_table import fill_metrics
 from raypoly import Run
-from raypoly.metrics.run_metrics import RUN_METRICS
-from raypoly.reports.metrics_table import fill_metrics
+from raypoly.run.run_metrics import RUN_METRICS
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import metrics_row
 from tests.support.local_driver import SMALL, LocalDriver, wait_for

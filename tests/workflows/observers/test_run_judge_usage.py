@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.judge.judge_usage import usage_to_json
-from raypoly.store import open_store
+from raypoly.run.store import open_store
+from raypoly.strategies.judge.judge_usage import usage_to_json
 from workflows.observers.run_judge_usage import KEY, RunJudgeUsage
 
 ONE = {"calls": 1, "prompt_tokens": 100, "known_usd": 0.25}

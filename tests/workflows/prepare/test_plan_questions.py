@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from raypoly.errors import PausedTooLong, UsageError
-from raypoly.preparing import PrepareConfig
-from raypoly.preparing.plan_proposals import PlanOutcome, funnel
-from raypoly.preparing.sources import load_sources
-from raypoly.programs import build
-from raypoly.programs.plan_contract import read_plan
-from raypoly.store import acquire_lease, open_store
+from raypoly.core.errors import PausedTooLong, UsageError
+from raypoly.data.preparing import PrepareConfig
+from raypoly.data.preparing.sources import load_sources
+from raypoly.recipes.cppo.plan_proposals import PlanOutcome, funnel
+from raypoly.rollouts.scaffolds import build
+from raypoly.rollouts.scaffolds.plan_contract import read_plan
+from raypoly.run.store import acquire_lease, open_store
 from tests.support.faulty_front import running
 from tests.support.faulty_handler import Answer
 from tests.support.judge_faults import error_body
 from tests.support.planning_server import CUT, REFUSAL, PlanningServer, proposal
 from tests.support.preparation_rows import candidate, problem_row, write_rows
+from workflows.cppo.plan_questions import PlanQuestions
 from workflows.prepare import prepare
-from workflows.prepare.plan_questions import PlanQuestions
 
 FOUR = ("Sort by the end.", "Count with a heap.", "Sweep over the days.", "Search the smallest bound.")
 SCRIPT = {

@@ -16,15 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from raypoly.config import ProblemsConfig
-from raypoly.errors import UsageError
-from raypoly.preparing import PrepareConfig
-from raypoly.preparing.decision_log import explain_problem
-from raypoly.preparing.preparation_folder import PreparationFolder
-from raypoly.preparing.prepare_config import SourceConfig
-from raypoly.preparing.sources import SourceFile
-from raypoly.problems import build_problem_set
-from raypoly.problems.formats import read_problems, row_of
+from raypoly.core.config import ProblemsConfig
+from raypoly.core.errors import UsageError
+from raypoly.data import build_problem_set
+from raypoly.data.formats import read_problems, row_of
+from raypoly.data.preparing import PrepareConfig
+from raypoly.data.preparing.decision_log import explain_problem
+from raypoly.data.preparing.preparation_folder import PreparationFolder
+from raypoly.data.preparing.prepare_config import SourceConfig
+from raypoly.data.preparing.sources import SourceFile
 from tests.support.preparation_process import ROOT, PreparationDriver, changed_outputs, read_outputs
 from tests.support.preparation_rows import problem_row, write_rows
 from tests.support.ray_machines import Machines

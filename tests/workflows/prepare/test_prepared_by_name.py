@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.config import ProblemsConfig
-from raypoly.problems import build_problem_set
+from raypoly.core.config import ProblemsConfig
+from raypoly.data import build_problem_set
 from tests.support.driver_process import ROOT
 from tests.support.hub_folders import hub_folder
 from tests.support.preparation_process import read_outputs
@@ -30,7 +30,7 @@ split: {validation: 1}
 def prepare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "mine.yaml").write_text(CONFIG.replace("HUB", str(folder / "set")))
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(folder / "hf")}
-    command = [sys.executable, "-m", "raypoly.prepare", "--config", str(folder / "mine.yaml"), *words]
+    command = [sys.executable, "-m", "raypoly.cli", "prepare", "--config", str(folder / "mine.yaml"), *words]
     environment = os.environ | offline | {"RAYPOLY_CACHE": str(folder / "cache")}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 

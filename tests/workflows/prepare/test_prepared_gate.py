@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from raypoly.errors import UsageError
-from raypoly.gates.gate_rows import LabelledPlan, read_rows
-from raypoly.preparing import PrepareConfig
-from raypoly.programs.plan_contract import read_plan
+from raypoly.core.errors import UsageError
+from raypoly.data.preparing import PrepareConfig
+from raypoly.recipes.cppo.gates.gate_rows import LabelledPlan, read_rows
+from raypoly.rollouts.scaffolds.plan_contract import read_plan
 from tests.support.faulty_front import running
 from tests.support.planner_run import write_planner_run
 from tests.support.planning_server import REFUSAL, PlanningServer, proposal

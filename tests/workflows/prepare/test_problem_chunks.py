@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from actors.calls import CallContext
-from raypoly.errors import UsageError
-from raypoly.preparing.candidates import Candidate
-from raypoly.store import acquire_lease, open_store
-from raypoly.values import Group, Rollout, Verdict
+from raypoly.core.errors import UsageError
+from raypoly.core.values import Group, Rollout, Verdict
+from raypoly.data.preparing.candidates import Candidate
+from raypoly.run.store import acquire_lease, open_store
 from tests.support.preparation_rows import candidate
 from workflows.durability.journal import Journal
 from workflows.prepare.problem_chunks import ChunkOutcome, Chunks

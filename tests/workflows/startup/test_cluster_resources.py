@@ -16,8 +16,8 @@ from ray.cluster_utils import Cluster
 from ray.util.placement_group import remove_placement_group
 
 from actors.scorer_pool import ScorerPool
-from raypoly.config import Config, ScorerConfig
-from raypoly.values import Problem, TestSuite
+from raypoly.core.config import Config, ScorerConfig
+from raypoly.core.values import Problem, TestSuite
 from tests.support.autoscaling_cluster import autoscaling_cluster
 from workflows.liveness import ray_internals
 from workflows.startup import resources

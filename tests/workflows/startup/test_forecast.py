@@ -8,10 +8,10 @@ from datetime import datetime
 
 import pytest
 
-from raypoly.config import Config
-from raypoly.errors import SandboxError
+from raypoly.core.config import Config
+from raypoly.core.errors import SandboxError
+from raypoly.core.settings import load
 from raypoly.planning.gpus import Device, find_board
-from raypoly.settings import load
 from workflows.startup.forecast import RehearsalTimes, describe_forecast, forecast
 from workflows.startup.rehearsal import RehearsalFailed, RehearsalProbe
 

@@ -16,7 +16,7 @@ from ray.cluster_utils import Cluster
 
 from actors import model_files
 from actors.model_files import ModelFiles
-from raypoly.errors import UsageError
+from raypoly.core.errors import UsageError
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
 from workflows.liveness.reaper import descendants
 from workflows.startup.ray_cluster import local_ray

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import ray
 
-from raypoly.config import Config
-from raypoly.errors import RaypolyError
+from raypoly.core.config import Config
+from raypoly.core.errors import RaypolyError
 from workflows.startup.ray_cluster import connect_ray, local_ray
 
 

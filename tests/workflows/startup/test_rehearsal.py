@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import pytest
 
-from raypoly.errors import RaypolyError
-from raypoly.run_identity import resolve_run
-from raypoly.settings import load
+from raypoly.core.errors import RaypolyError
+from raypoly.core.settings import load
+from raypoly.run.run_identity import resolve_run
 from tests.support.local_driver import ROOT
 from tests.support.ray_machines import Machines
 from workflows.startup.rehearsal import Rehearsal, RehearsalFailed, RehearsalProbe

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from ray.util.placement_group import PlacementGroup
 
-from raypoly.config import ScorerConfig
-from raypoly.placement import ON_CPU, Placement
+from raypoly.core.config import ScorerConfig
+from raypoly.planning.placement import ON_CPU, Placement
 from workflows.startup.ray_cluster import ACTOR_CPUS, scorer_options
 from workflows.startup.resources import ActorResources
 

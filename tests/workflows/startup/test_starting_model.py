@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.config import Config
-from raypoly.errors import UsageError
-from raypoly.problems import build_problem_set
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.data import build_problem_set
 from workflows.startup.starting_model import starting_model
 
 

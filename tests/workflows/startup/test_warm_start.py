@@ -11,10 +11,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from raypoly import Run
-from raypoly.config import Config, ProblemsConfig, WarmStartConfig
-from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet, build_problem_set
-from raypoly.values import Problem, TestSuite
+from raypoly.core.config import Config, ProblemsConfig, WarmStartConfig
+from raypoly.core.errors import UsageError
+from raypoly.core.values import Problem, TestSuite
+from raypoly.data import ProblemSet, build_problem_set
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
 from tests.support.run_differences import run_differences
 from workflows.startup.ray_cluster import local_ray

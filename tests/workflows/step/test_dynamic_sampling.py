@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from raypoly.errors import UsageError
-from raypoly.problems.problem_order import EpochOrder
-from raypoly.store.step_records import CompletedStep
+from raypoly.core.errors import UsageError
+from raypoly.data.problem_order import EpochOrder
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.timed_run import close_run, timed_problems
 from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after

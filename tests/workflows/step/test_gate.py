@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from raypoly.errors import Away
-from raypoly.gates import Gate, build
-from raypoly.store.local_store import LocalStore
-from raypoly.store.rollout_files import RolloutFiles
-from raypoly.values import Draft, Float64, Problem
+from raypoly.core.errors import Away
+from raypoly.core.values import Draft, Float64, Problem
+from raypoly.recipes.cppo.gates import Gate, build
+from raypoly.run.store.local_store import LocalStore
+from raypoly.run.store.rollout_files import RolloutFiles
 from tests.workflows.step.test_program_rounds import (
     PlansAlone,
     TwoRounds,
@@ -105,7 +105,7 @@ def test_a_region_of_weight_zero_is_no_row_of_the_update(tmp_path: Path) -> None
 
 
 def test_a_plan_that_keeps_the_contract_is_accepted_and_one_that_was_cut_is_not() -> None:
-    from tests.raypoly.programs.test_programs import PLAN, PROBLEM, draft
+    from tests.raypoly.rollouts.scaffolds.test_programs import PLAN, PROBLEM, draft
 
     found = run(
         lambda: build("contract").probabilities(

@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from raypoly import programs
-from raypoly.config import Config
-from raypoly.engines import SampleRequest
-from raypoly.errors import UsageError
-from raypoly.plateau import stops_after
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.programs.run_programs import fit_problems, is_sampled, of_evaluations
-from raypoly.settings import load
-from raypoly.store.step_records import CompletedStep
-from raypoly.values import Rollout
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.core.values import Rollout
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts.engines import SampleRequest
+from raypoly.rollouts.scaffolds.run_programs import fit_problems, is_sampled, of_evaluations
+from raypoly.run.plateau import stops_after
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from tests.support.virtual_clock import VirtualLoop
@@ -205,7 +205,7 @@ def test_two_prompts_of_one_problem_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_problem_sets_hash_says_what_the_responses_are(tmp_path: Path) -> None:
-    from raypoly.problems import ProblemSet
+    from raypoly.data import ProblemSet
 
     file, source = rows_file(tmp_path), ProblemSet({"train": (), "validation": (), "test": ()}, "source")
     before = fit_problems(source, config_of(file))

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.config import Config
-from raypoly.problems.puzzles import load_puzzles, puzzle_of
-from raypoly.problems.puzzles.puzzle_plans import is_gold
-from raypoly.programs.plan_contract import read_plan
-from raypoly.programs.run_programs import fit_problems
-from raypoly.settings import load
-from raypoly.store.step_records import CompletedStep
-from raypoly.values import Int32
+from raypoly.core.config import Config
+from raypoly.core.settings import load
+from raypoly.core.values import Int32
+from raypoly.data.puzzles import load_puzzles, puzzle_of
+from raypoly.data.puzzles.puzzle_plans import is_gold
+from raypoly.rollouts.scaffolds.plan_contract import read_plan
+from raypoly.rollouts.scaffolds.run_programs import fit_problems
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from tests.workflows.step.test_given_run import NoEngine, run

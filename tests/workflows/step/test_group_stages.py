@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raypoly.objectives import Batch, Objective, build
-from raypoly.objectives.objective import ObjectiveConfig, ScoredGroup
-from raypoly.store.step_records import CompletedStep
-from raypoly.values import Float64, Group, Rollout, Verdict
+from raypoly.algorithms.objectives import Batch, Objective, build
+from raypoly.algorithms.objectives.objective import ObjectiveConfig, ScoredGroup
+from raypoly.core.values import Float64, Group, Rollout, Verdict
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from tests.support.virtual_clock import VirtualLoop

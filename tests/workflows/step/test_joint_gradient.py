@@ -14,17 +14,17 @@ import pytest
 import torch
 from safetensors.torch import load as load_safetensors
 
-from raypoly.config import Config
-from raypoly.engines import SampleRequest
-from raypoly.losses import Loss, Tokens, of_run
-from raypoly.losses.aggregation import Normalisers
-from raypoly.policy import policy_learner
-from raypoly.policy.policy_learner import PolicyLearner
-from raypoly.policy.snapshots import OPTIMIZER
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.settings import load
-from raypoly.values import Rollout
+from raypoly.algorithms.losses import Loss, Tokens, of_run
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.core.config import Config
+from raypoly.core.settings import load
+from raypoly.core.values import Rollout
+from raypoly.learner import policy_learner
+from raypoly.learner.policy_learner import PolicyLearner
+from raypoly.learner.snapshots import OPTIMIZER
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.rollouts.engines import SampleRequest
 from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 from tests.support.timed_run import close_run

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.model_files import ModelFiles
-from raypoly.errors import WeightsMismatch
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.settings import load
-from raypoly.store import acquire_lease
-from raypoly.store.local_store import LocalStore
+from raypoly.core.errors import WeightsMismatch
+from raypoly.core.settings import load
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.run.store import acquire_lease
+from raypoly.run.store.local_store import LocalStore
 from tests.support.sample_groups import make_group
 from tests.support.timed_services import LocalActor
 from tests.workflows.step.virtual_run import Recorder

@@ -13,10 +13,10 @@ from ray.exceptions import RayActorError
 
 from actors.gate import GateClient
 from actors.model_files import ModelFiles
-from raypoly.gates import GateAnswers
-from raypoly.gates.model_gate import ModelGate, ModelGateConfig
-from raypoly.store.step_records import CompletedStep
-from raypoly.values import Problem
+from raypoly.core.values import Problem
+from raypoly.recipes.cppo.gates import GateAnswers
+from raypoly.recipes.cppo.gates.model_gate import ModelGate, ModelGateConfig
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.gate_folders import BREACH, PLAN, sealed_gate
 from tests.support.timed_run import close_run
 from tests.support.timed_services import LocalActor

@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from raypoly import errors
-from raypoly.config import Config
-from raypoly.errors import UsageError
-from raypoly.group_stage import GroupStage
-from raypoly.objectives import Objective, ScoredGroup, build
-from raypoly.objectives.objective import ObjectiveConfig
-from raypoly.settings import load
-from raypoly.store.local_store import LocalStore
-from raypoly.store.rollout_files import RolloutFiles
-from raypoly.store.step_records import CompletedStep
-from raypoly.values import UNKNOWN, Float64, Group, Problem, Skipped
+from raypoly.algorithms.group_stage import GroupStage
+from raypoly.algorithms.objectives import Objective, ScoredGroup, build
+from raypoly.algorithms.objectives.objective import ObjectiveConfig
+from raypoly.core import errors
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.core.values import UNKNOWN, Float64, Group, Problem, Skipped
+from raypoly.run.store.local_store import LocalStore
+from raypoly.run.store.rollout_files import RolloutFiles
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.local_driver import LocalDriver, run_killed_driver
 from tests.support.ray_machines import Machines
 from tests.support.timed_run import close_run

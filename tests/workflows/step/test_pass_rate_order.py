@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from raypoly.config import Config
-from raypoly.problems.pass_rates import PassRateOrder, PassRates
-from raypoly.problems.problem_order import EpochOrder
+from raypoly.core.config import Config
+from raypoly.data.pass_rates import PassRateOrder, PassRates
+from raypoly.data.problem_order import EpochOrder
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run, timed_config
 from tests.support.virtual_clock import VirtualLoop

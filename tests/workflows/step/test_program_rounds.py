@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from raypoly.errors import UsageError
-from raypoly.objectives import ScoredGroup
-from raypoly.objectives.grpo import GRPO
-from raypoly.programs import Ask, Program
-from raypoly.programs.run_programs import named_programs
-from raypoly.settings import load
-from raypoly.store.record_encoding import decode, encode
-from raypoly.store.step_records import CompletedStep, Drafted
-from raypoly.values import Draft, Float64, Group, Int32, Problem, Rollout, TestSuite, Verdict
+from raypoly.algorithms.objectives import ScoredGroup
+from raypoly.algorithms.objectives.grpo import GRPO
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.core.values import Draft, Float64, Group, Int32, Problem, Rollout, TestSuite, Verdict
+from raypoly.rollouts.scaffolds import Ask, Program
+from raypoly.rollouts.scaffolds.run_programs import named_programs
+from raypoly.run.store.record_encoding import decode, encode
+from raypoly.run.store.step_records import CompletedStep, Drafted
 from tests.support.timed_run import close_run
 from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import Recorder, Sampler, open_virtual, stopped_after

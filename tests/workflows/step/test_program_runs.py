@@ -10,8 +10,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from raypoly import Run
-from raypoly.problems import build_problem_set
-from raypoly.problems.public_tests import set_apart
+from raypoly.data import build_problem_set
+from raypoly.data.public_tests import set_apart
 from tests.support.local_driver import LocalDriver, run_killed_driver
 from tests.support.ray_machines import Machines
 

@@ -10,15 +10,15 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import pytest
 
-from raypoly.errors import UsageError
-from raypoly.objectives import Objective, ScoredGroup, build
-from raypoly.objectives.objective import ObjectiveConfig
-from raypoly.objectives.objective_hooks import measures_of
-from raypoly.preflight import refuse_asking_between
-from raypoly.programs import Ask, Program
-from raypoly.settings import load
-from raypoly.store.step_records import CompletedStep
-from raypoly.values import Draft, Float64, Group, Problem
+from raypoly.algorithms.objectives import Objective, ScoredGroup, build
+from raypoly.algorithms.objectives.objective import ObjectiveConfig
+from raypoly.algorithms.objectives.objective_hooks import measures_of
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.core.values import Draft, Float64, Group, Problem
+from raypoly.planning.preflight import refuse_asking_between
+from raypoly.rollouts.scaffolds import Ask, Program
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.timed_run import close_run
 from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after

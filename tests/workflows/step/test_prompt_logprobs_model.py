@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from raypoly.config import Config
-from raypoly.engines import SampleRequest
-from raypoly.engines.transformers_engine import TransformersEngine
-from raypoly.losses import of_run
-from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.policy_learner import PolicyLearner
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.store.step_records import CompletedStep, Record
-from raypoly.values import Float32, Int32, Rollout
+from raypoly.algorithms.losses import of_run
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.core.config import Config
+from raypoly.core.values import Float32, Int32, Rollout
+from raypoly.learner.policy_learner import PolicyLearner
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.rollouts.engines import SampleRequest
+from raypoly.rollouts.engines.transformers_engine import TransformersEngine
+from raypoly.run.store.step_records import CompletedStep, Record
 from tests.support.random_model import random_model
 from tests.support.timed_run import close_run
 from tests.support.timed_services import LocalActor, timed_program

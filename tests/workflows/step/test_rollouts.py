@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from raypoly.errors import UsageError
-from raypoly.objectives.grpo import GRPO
-from raypoly.problems import ProblemSet
+from raypoly.algorithms.objectives.grpo import GRPO
+from raypoly.core.errors import UsageError
+from raypoly.data import ProblemSet
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run, timed_config
 from tests.support.virtual_clock import VirtualLoop

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from raypoly import Run
-from raypoly.config import ProblemsConfig
-from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside
-from raypoly.problems import build_problem_set
-from raypoly.problems.formats.raypoly_rows import row_of
-from raypoly.problems.jsonl import load_jsonl
-from raypoly.values import Group, Problem, Rollout, TestSuite, Verdict
+from raypoly.core.config import ProblemsConfig
+from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside
+from raypoly.core.values import Group, Problem, Rollout, TestSuite, Verdict
+from raypoly.data import build_problem_set
+from raypoly.data.formats.raypoly_rows import row_of
+from raypoly.data.jsonl import load_jsonl
 from tests.support.local_driver import LocalDriver, wait_for
 from tests.support.ray_machines import Machines
 from workflows.step import skipped_groups

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.metrics.sinks import flatten
-from raypoly.policy.update_stats import LossStats, UpdateStats
-from raypoly.values import WITHOUT_TESTS, Group, Labels, Rollout, Verdict
+from raypoly.core.values import WITHOUT_TESTS, Group, Labels, Rollout, Verdict
+from raypoly.learner.update_stats import LossStats, UpdateStats
+from raypoly.run.sinks import flatten
 from workflows.step.step_metrics import JudgeNumbers, metrics_row
 from workflows.step.stopwatch import Waterfall
 from workflows.step.training_group import TrainingGroup

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from raypoly import objectives
-from raypoly.settings import load
-from raypoly.values import Verdict
+from raypoly.algorithms import objectives
+from raypoly.core.settings import load
+from raypoly.core.values import Verdict
 from tests.support.sample_groups import make_group
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.training_group import TrainingGroup

@@ -14,9 +14,9 @@ import ray
 from ray.exceptions import RayTaskError
 
 from actors.generator import deal_requests
-from raypoly.engines import Sample, SampleRequest
-from raypoly.policy.update_stats import UpdateStats
-from raypoly.values import Float32, Int32
+from raypoly.core.values import Float32, Int32
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.rollouts.engines import Sample, SampleRequest
 from tests.support.local_driver import LocalDriver
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run, timed_config

@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raypoly.config import Config
-from raypoly.engines import SampleRequest
-from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.training_rows import TrainingRow
-from raypoly.policy.update_stats import LossStats, UpdateStats
-from raypoly.settings import load
-from raypoly.store.shards import WEIGHTS, Shard, ShardWriter
-from raypoly.store.step_records import Record
-from raypoly.values import Float32, Int32, Rollout
+from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.core.config import Config
+from raypoly.core.settings import load
+from raypoly.core.values import Float32, Int32, Rollout
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.learner.update_stats import LossStats, UpdateStats
+from raypoly.rollouts.engines import SampleRequest
+from raypoly.run.store.shards import WEIGHTS, Shard, ShardWriter
+from raypoly.run.store.step_records import Record
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from tests.support.timed_services import LocalActor, TimedGenerator, TimedLearnerSession, timed_program

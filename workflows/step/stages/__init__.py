@@ -4,7 +4,7 @@
     for stage in runner.stages:
         group = await runner.advance(group, problem, stage, watch)
 
-Each part is in the journal before the next stage uses it. `raypoly/group_stage.py` has the contract.
+Each part is in the journal before the next stage uses it. `raypoly/algorithms/group_stage.py` has the contract.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from raypoly.config import Config
-from raypoly.errors import Infra, Unknown, UsageError
-from raypoly.group_stage import GroupStage, on_drafts
-from raypoly.objectives import Objective, ScoredGroup
-from raypoly.objectives.objective_hooks import needed_stages
-from raypoly.plugins import load_plugin
-from raypoly.store.rollout_columns import ON_DISK, of_drafts
-from raypoly.store.step_records import Record, StagePart
-from raypoly.values import UNKNOWN, Group, Problem, Skipped
+from raypoly.algorithms.group_stage import GroupStage, on_drafts
+from raypoly.algorithms.objectives import Objective, ScoredGroup
+from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.core.config import Config
+from raypoly.core.errors import Infra, Unknown, UsageError
+from raypoly.core.plugins import load_plugin
+from raypoly.core.values import UNKNOWN, Group, Problem, Skipped
+from raypoly.run.store.rollout_columns import ON_DISK, of_drafts
+from raypoly.run.store.step_records import Record, StagePart
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.step.services import Services
 from workflows.step.skipped_groups import skip_reason

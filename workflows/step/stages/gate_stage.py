@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from raypoly import gates, programs
-from raypoly.config import Config
-from raypoly.group_stage import GroupStage
-from raypoly.objectives import Objective
-from raypoly.objectives.objective_hooks import needed_stages
-from raypoly.values import Group, Problem
+from raypoly.algorithms.group_stage import GroupStage
+from raypoly.algorithms.objectives import Objective
+from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.core.config import Config
+from raypoly.core.values import Group, Problem
+from raypoly.recipes.cppo import gates
+from raypoly.rollouts import scaffolds as programs
 from workflows.step.services import Services
 
 

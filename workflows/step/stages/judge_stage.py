@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from raypoly.config import Config
-from raypoly.errors import RaypolyError
-from raypoly.group_stage import GroupStage
-from raypoly.judge import SAMPLED_SHARE
-from raypoly.objectives import Objective
-from raypoly.objectives.objective_hooks import needed_stages
-from raypoly.seeds import derive
-from raypoly.values import Group, Labels, Problem
+from raypoly.algorithms.group_stage import GroupStage
+from raypoly.algorithms.objectives import Objective
+from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.core.config import Config
+from raypoly.core.errors import RaypolyError
+from raypoly.core.seeds import derive
+from raypoly.core.values import Group, Labels, Problem
+from raypoly.strategies.judge import SAMPLED_SHARE
 from workflows.step.services import Services
 from workflows.step.skipped_groups import sound_verdicts
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.group_stage import GroupStage
-from raypoly.objectives.objective_hooks import needed_stages
-from raypoly.policy.training_rows import prompts_of
-from raypoly.values import CrossLogprobs, Group, Problem
+from raypoly.algorithms.group_stage import GroupStage
+from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.core.values import CrossLogprobs, Group, Problem
+from raypoly.learner.training_rows import prompts_of
 from workflows.step.services import Services
 
 

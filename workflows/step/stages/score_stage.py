@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from actors.scorer_pool import ScorerPool
-from raypoly.group_stage import GroupStage
-from raypoly.problems.formats import program_of
-from raypoly.scoring.code_extraction import extract_code
-from raypoly.values import Group, Problem, Verdict
+from raypoly.algorithms.group_stage import GroupStage
+from raypoly.core.values import Group, Problem, Verdict
+from raypoly.data.formats import program_of
+from raypoly.verifier.code_extraction import extract_code
 from workflows.step.services import Services
 from workflows.step.skipped_groups import SkippedGroups, infra_reason
 

@@ -1,0 +1,281 @@
+"""The contract of an objective: from one scored group to one advantage for each rollout."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import BaseModel, ConfigDict, Field
+
+from raypoly.core.values import Bool, Draft, Float64, Int32
+
+STAGE_OF = {"labels": "judge", "outcomes": "score", "statements": "score", "cross_logprobs": "prompt_logprobs"}
+"""The stage that each of these fields of `ScoredGroup` comes from."""
+
+_ROUNDING = 1e-9
+"""Advantages below this share of an objective's `scale` are rounding errors and count as zero."""
+
+
+@dataclass(frozen=True)
+class ScoredGroup:
+    """One problem's N rollouts as an objective sees them."""
+
+    rewards: Float64
+    """float64 [N]."""
+    labels: Int32 | None = None
+    """int32 [N]: strategy ids >= 1, arbitrary for degenerate rollouts. None if no judge was asked."""
+    degenerate: Bool | None = None
+    """bool [N]: rollouts that are no attempt."""
+    lengths: Int32 | None = None
+    """int32 [N]: response tokens."""
+    outcomes: tuple[str, ...] | None = None
+    """[N]: a text equal for programs that no test told apart (`behaviour.outcome_of`)."""
+    statements: tuple[frozenset[str], ...] | None = None
+    """[N]: each program's normalised statements, empty if it does not parse (`behaviour.statements_of`)."""
+    cross_logprobs: tuple[Float64, ...] | None = None
+    """[N], each float64 [P, T]: log-probabilities of a rollout's T tokens behind each of the group's P distinct prompts
+    (one with the program `direct`), under the sampler's weights, after temperature."""
+    own_prompt: Int32 | None = None
+    """int32 [N]: the index of each rollout's prompt among the P; given with `cross_logprobs`."""
+    problem: str | None = None
+    """The problem's id, for objectives that remember problems."""
+    step: int | None = None
+    """The training step, from 0."""
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """The parts of the group's stages by stage name (`raypoly.algorithms.group_stage`)."""
+    drafts: tuple[Draft, ...] = ()
+    """[D]: what the program had written before the attempts."""
+    draft_of: Int32 | None = None
+    """int32 [N]: the index of the draft that each attempt was made from; -1 for none."""
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return len(self.rewards)
+
+
+class ObjectiveConfig(BaseModel):
+    """The base of an objective's parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    degenerate_ids: tuple[int, ...] = Field(
+        (0, 100), description="Raw ids that mean no attempt, where labels come without a degenerate mask."
+    )
+
+
+class Batch(tuple[Float64, ...]):
+    """A whole step's advantages, float64 [N] for each group, with their response lengths."""
+
+    lengths: tuple[Int32, ...]
+    """int32 [N] for each group: response tokens."""
+
+    @classmethod
+    def of(cls, advantages: Iterable[Float64], lengths: Iterable[ArrayLike]) -> Self:
+        batch = cls(advantages)
+        batch.lengths = tuple(np.asarray(tokens, dtype=np.int32) for tokens in lengths)
+        return batch
+
+
+class Objective(ABC):
+    """One way to turn rewards (and labels) into advantages. Subclasses write `compute`.
+
+    Groups that the judge could not label never reach an objective that needs labels: they have no gradient.
+    """
+
+    Config: ClassVar[type[ObjectiveConfig]] = ObjectiveConfig
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """Required fields of `ScoredGroup` (labels, lengths, outcomes, statements, cross_logprobs, problem, step), and
+    names of stages whose `parts` are required. A group with an unknown one has no gradient."""
+    loss: ClassVar[str | None] = None
+    """The only loss that fits these advantages; None if any does."""
+    program: ClassVar[str | None] = None
+    """The program (`raypoly.rollouts.scaffolds`) that it trains with; None for any. If it samples nothing, the config
+    may name another one that samples nothing. Evaluations use `direct` unless the config names a program."""
+    reads_rewards: ClassVar[bool] = True
+    """Whether advantages depend on rewards. If not, none are asked for: they are unknown in the rows of metrics."""
+    loss_defaults: ClassVar[Mapping[str, Any]] = {}
+    """Parameters of the loss where the config does not set them."""
+    leaves_out: ClassVar[bool] = False
+    """Whether an advantage of zero means that the rollout is left out."""
+
+    def __init__(self, config: ObjectiveConfig) -> None:
+        self.config = config
+
+    @abstractmethod
+    def compute(self, group: ScoredGroup) -> Float64:
+        """Advantages, float64 [N], of one group."""
+
+    def compute_drafts(self, group: ScoredGroup) -> Float64 | None:
+        """Advantages, float64 [D], of the group's drafts. Default: None, drafts are not trained at all: an advantage of
+        zero would still give them a gradient where the loss has a KL term."""
+        return None
+
+    @property
+    def trains_attempts(self) -> bool:
+        """Whether attempts have rows of training at all: an advantage of zero has a gradient where the loss has a KL
+        term."""
+        return True
+
+    def program_parameters(self) -> Mapping[str, Any]:
+        """The parameters of `program` that this objective owns, by key."""
+        return {}
+
+    def measures(self) -> Mapping[str, float]:
+        """Finite numbers of the group of the last `compute` and `compute_drafts`, by names like `mi`; unknown ones are
+        left out. A step's metrics have their means over its groups, as `objective/mi`. Default: none."""
+        return {}
+
+    def finish(self, batch: Batch) -> list[Float64]:
+        """Advantages of a whole step's groups, for objectives that normalise over the batch. Default: unchanged.
+
+        The batch lacks groups without known advantages (skipped, or `unjudged` if labels are needed).
+        """
+        return list(batch)
+
+    def check(self, rollouts: int) -> None:  # noqa: B027  (most objectives work with any N)
+        """Raise `UsageError` if this objective can't work with groups of `rollouts` (N)."""
+
+    def scale(self, rollouts: int) -> float:
+        """The order of magnitude of advantages in groups of `rollouts` (N) whose rewards differ by one."""
+        return 1.0
+
+    def silent(self, rewards: Float64, advantages: Float64) -> bool:
+        """Whether a group's final advantages are all zero up to rounding.
+
+        Rounding errors are up to some 1e-15 of reward times scale, 1e-10 after dividing by a tiny deviation. Exact
+        advantages of that size teach nothing either.
+        """
+        if not advantages.any():
+            return True
+        largest = max(1.0, float(np.abs(rewards).max()))
+        return bool(np.abs(advantages).max() <= _ROUNDING * largest * self.scale(len(rewards)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state that must survive a restart, as JSON values. Default: none.
+
+        Groups of one step arrive in any order, each problem once: keep state by problem, so that order does not matter.
+        An objective with state never returns an empty dict, not even before its first group.
+        """
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state of `state_dict`."""
+        if state:
+            raise ValueError(f"{type(self).__name__} keeps no state, but was given {sorted(state)}")
+
+    def advantages(self, **values: Any) -> Float64:
+        """Advantages, float64 [N], from plain arrays: `valued(scored(...))`, for notebooks and tests."""
+        return self.valued(self.scored(**values))
+
+    def scored(
+        self,
+        *,
+        rewards: ArrayLike,
+        labels: ArrayLike | None = None,
+        degenerate: ArrayLike | None = None,
+        degenerate_ids: Collection[int] | None = None,
+        lengths: ArrayLike | None = None,
+        outcomes: Sequence[str] | None = None,
+        statements: Sequence[Collection[str]] | None = None,
+        cross_logprobs: Sequence[ArrayLike] | None = None,
+        own_prompt: ArrayLike | None = None,
+        problem: str | None = None,
+        step: int | None = None,
+        parts: Mapping[str, Any] | None = None,
+        drafts: Sequence[Draft] = (),
+        draft_of: ArrayLike | None = None,
+    ) -> ScoredGroup:
+        """The group that `compute` sees, from plain arrays.
+
+        `degenerate` (bool [N]) marks rollouts that are no attempt; by default those whose label is in `degenerate_ids`
+        (raw ids of a judge's answer; by default those of the config). `cross_logprobs` need `own_prompt`.
+        Raises `ValueError` if lengths differ, a reward is not finite, or a needed value is missing or unknown.
+        """
+        r = finite(rewards, axes=1)
+        raw_ids = self.config.degenerate_ids if degenerate_ids is None else degenerate_ids
+        ids, mask = (None, None) if labels is None else labelled(labels, degenerate, raw_ids, r.shape)
+        tokens = None if lengths is None else np.asarray(lengths, dtype=np.int32)
+        crossed, own = (None, None) if cross_logprobs is None else crossing(cross_logprobs, own_prompt)
+        group = ScoredGroup(
+            r,
+            ids,
+            mask,
+            tokens,
+            outcomes=None if outcomes is None else tuple(outcomes),
+            statements=None if statements is None else tuple(map(frozenset, statements)),
+            cross_logprobs=crossed,
+            own_prompt=own,
+            problem=problem,
+            step=step,
+            parts=parts or {},
+            drafts=tuple(drafts),
+            draft_of=None if draft_of is None else np.asarray(draft_of, dtype=np.int32),
+        )
+        missing = [need for need in sorted(self.needs) if getattr(group, need, group.parts.get(need)) is None]
+        if missing:
+            raise ValueError(f"{type(self).__name__} needs {', '.join(missing)}, and got none")
+        given_N = {"lengths": tokens, "outcomes": outcomes, "statements": statements, "cross_logprobs": crossed}
+        for name, given in given_N.items():
+            if given is not None and len(given) != len(r):
+                raise ValueError(f"{len(r)} rewards need {len(r)} {name}, got {len(given)}")
+        return group
+
+    def valued(self, group: ScoredGroup) -> Float64:
+        """`compute`, checked: float64 [N]. Raises `ValueError` where they are not N finite numbers."""
+        if not group.size:  # a program that solves nothing
+            return np.zeros(0)
+        return _finite_advantages(self, self.compute(group), group.size, "advantages")
+
+    def valued_drafts(self, group: ScoredGroup) -> Float64 | None:
+        """`compute_drafts`, checked: float64 [D], or None. Raises `ValueError` where they are not D finite numbers."""
+        found = self.compute_drafts(group) if group.drafts else None
+        return None if found is None else _finite_advantages(self, found, len(group.drafts), "advantages of drafts")
+
+
+def _finite_advantages(objective: Objective, found: Float64, size: int, what: str) -> Float64:
+    if found.shape != (size,) or not np.all(np.isfinite(found)):
+        raise ValueError(f"{type(objective).__name__} must give {size} finite {what}, gave {found!r}")
+    return found
+
+
+def finite(rewards: ArrayLike, axes: Literal[1, 2]) -> Float64:
+    """Rewards as float64 [N], or [B, N] of two axes. Raises `ValueError` where they are not, or not finite."""
+    r = np.asarray(rewards, dtype=np.float64)
+    if r.ndim != axes or not np.all(np.isfinite(r)):
+        raise ValueError(f"rewards must be {'N' if axes == 1 else 'B x N'} finite numbers, got {r!r}")
+    return r
+
+
+def labelled(
+    labels: ArrayLike, degenerate: ArrayLike | None, degenerate_ids: Collection[int], shape: tuple[int, ...]
+) -> tuple[Int32, Bool]:
+    """Strategy ids and the mask of degenerates, of that shape. Raises as `Objective.advantages`."""
+    ids = np.asarray(labels, dtype=np.int32)
+    if degenerate is None:
+        mask = np.isin(ids, list(degenerate_ids))
+    else:
+        mask = np.asarray(degenerate, dtype=np.bool_)
+        if np.any((ids < 1) & ~mask):
+            raise ValueError("a rollout's strategy is unknown: an unjudged group has no advantages")
+    if ids.shape != shape or mask.shape != shape:
+        size = " x ".join(map(str, shape))
+        raise ValueError(f"{size} rewards need {size} labels, got {ids.shape} labels and {mask.shape} degenerate marks")
+    return ids, mask
+
+
+def crossing(logprobs: Sequence[ArrayLike], own_prompt: ArrayLike | None) -> tuple[tuple[Float64, ...], Int32]:
+    """Log-probabilities as float64 [P, T] for each rollout, and its own prompt as int32 [N]. Raises `ValueError`."""
+    found = tuple(np.asarray(each, dtype=np.float64) for each in logprobs)
+    own = np.asarray([] if own_prompt is None else own_prompt, dtype=np.int32)
+    if own.shape != (len(found),):
+        raise ValueError(f"{len(found)} cross_logprobs need {len(found)} own_prompt, got {own.shape}")
+    prompts = {each.shape[0] if each.ndim == 2 else -1 for each in found}
+    if len(prompts) > 1 or -1 in prompts or not all(np.all(np.isfinite(each)) for each in found):
+        raise ValueError("cross_logprobs must be finite [P, T] for each rollout, of the same P prompts")
+    if np.any((own < 0) | (own >= max(prompts, default=0))):
+        raise ValueError(f"own_prompt must be from 0 to P - 1, got {own.tolist()} with P = {max(prompts, default=0)}")
+    return found, own

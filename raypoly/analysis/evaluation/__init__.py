@@ -1,0 +1,10 @@
+"""Measuring any model on any problems: the config, the folder's identity, the prompts, and the results.
+
+    config = evaluation_config(None, ["model.path=smollm2-q4", "problems.path=human-eval", "sampling.samples=10"])
+
+`workflows/model_evaluation.py` drives it.
+"""
+
+from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig, evaluation_config
+
+__all__ = ["ModelEvaluationConfig", "evaluation_config"]

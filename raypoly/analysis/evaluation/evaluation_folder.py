@@ -1,0 +1,125 @@
+"""An evaluation's folder with lease and journal, and what makes it that evaluation and no other.
+
+    folder = EvaluationFolder.of(config, "4f0c...", candidates)    # touches nothing
+    store, lease = folder.open()                            # makes the folder, takes the lease
+    for number, samples in enumerate(plan_rounds(store, lease, 64)): ...
+
+Its identity is what was measured and how: digest of the weights (or the endpoint's model), content of the problems with
+their prompts, and the keys that affect results. The number of samples is no part of it, so that more may be added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig
+from raypoly.core.config_keys import dotted_values, flatten_keys
+from raypoly.core.errors import CorruptData, UsageError
+from raypoly.data.preparing.candidates import Candidate, contents_hash
+from raypoly.run.run_folder import open_leased, run_location
+from raypoly.run.run_identity import (
+    Change,
+    find_foreign_entry,
+    keys_without_effect,
+    storage_options,
+)
+from raypoly.run.store import Lease, Store, open_store
+from raypoly.run.store.location import Location, StorageOptions
+from raypoly.run.store.sealed_json import seal, unseal
+
+ROUND = 16
+"""Samples of a problem that are submitted together. Rounds begin at its multiples, so that 16 samples and then 48 more
+are submitted in the same way as 64 at once."""
+_IDENTITY_KEY = "evaluation.json"
+_ROUND_KEY = re.compile(r"^rounds/(\d+)-(\d+)\.json$")
+_FREE = keys_without_effect(ModelEvaluationConfig) | {"model.path", "model.sha256", "model.lora_alpha"}
+_CONTENT = ("problems.", "prompts.")
+"""Keys that count by the content of what they name."""
+_OF_AN_ENDPOINT = ("generator.temperature", "generator.max_tokens")
+"""Keys of the engine that an endpoint is asked by, too."""
+
+
+@dataclass(frozen=True)
+class EvaluationFolder:
+    """An evaluation's place."""
+
+    location: Location
+    identity: Mapping[str, Any]
+    _options: StorageOptions
+
+    @classmethod
+    def of(cls, config: ModelEvaluationConfig, weights: str | None, problems: Sequence[Candidate]) -> EvaluationFolder:
+        """`weights`: their digest; None for an endpoint. Raises `UsageError` if the place can't be used."""
+        values = config.model_dump(mode="json", exclude_defaults=True)  # a later version's new key changes no name
+        identity = _influential(config, flatten_keys(values))
+        identity |= {"weights": weights, "problem_set": contents_hash(problems)}
+        name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+        options = storage_options(config.of_a_run())
+        return cls(run_location(config.run, f"evaluate-{config.run.name}-{name}", options), identity, options)
+
+    @property
+    def name(self) -> str:
+        return self.location.name
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the folder holds an evaluation."""
+        return open_store(self.location, self._options, make=False).exists(_IDENTITY_KEY)
+
+    def open(self) -> tuple[Store, Lease]:
+        """Raises `LeaseHeld` if another driver lives, `UsageError` if the folder holds something else."""
+        return open_leased(self.location, self._options, "raypoly evaluate", self._record)
+
+    def _record(self, store: Store, _: Lease) -> None:
+        if not store.exists(_IDENTITY_KEY):
+            if (strange := find_foreign_entry(store)) is not None:
+                raise UsageError(f"run.dir={store.uri} holds {strange} and no evaluation: give a new or empty folder.")
+            store.commit(_IDENTITY_KEY, seal(self.identity))
+            return
+        try:
+            first = unseal(store.read(_IDENTITY_KEY), store.place(_IDENTITY_KEY))
+        except CorruptData as error:
+            raise UsageError(f"{error} Restore it, or add run.fresh=true for a new evaluation.") from error
+        keys = sorted(first.keys() | self.identity.keys())
+        changes = [Change(key, first.get(key), self.identity.get(key)) for key in keys]
+        if different := [str(change) for change in changes if change.old != change.new]:
+            raise UsageError(
+                f"The evaluation in {store.uri} is another one: {'; '.join(different)}. "
+                "Use the old values, another run.dir, or run.fresh=true for a new one."
+            )
+
+
+def influential(config: ModelEvaluationConfig) -> dict[str, Any]:
+    """The dotted keys that affect results, with their values."""
+    return _influential(config, dotted_values(config).items())
+
+
+def plan_rounds(store: Store, lease: Lease, samples: int) -> list[range]:
+    """The rounds that hold the first `samples` of each problem, in order; each is a range of sample numbers.
+
+    Rounds that earlier starts planned stay as they are; missing ones are added, and committed.
+    """
+    rounds = sorted((range(int(m[1]), int(m[2])) for k in store.list("rounds/") if (m := _ROUND_KEY.match(k))), key=min)
+    done = rounds[-1].stop if rounds else 0
+    while done < samples:
+        rounds.append(range(done, min(samples, (done // ROUND + 1) * ROUND)))
+        done = rounds[-1].stop
+        lease.check()
+        store.commit(f"rounds/{rounds[-1].start:06d}-{done:06d}.json", seal({}))
+    return [each for each in rounds if each.start < samples]
+
+
+def _influential(config: ModelEvaluationConfig, values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    def counts(key: str) -> bool:
+        if key in _FREE or key.startswith(_CONTENT):
+            return False
+        if config.endpoint.url is None:
+            return not key.startswith("endpoint.")
+        return not key.startswith(("model.", "generator.")) or key in _OF_AN_ENDPOINT
+
+    return {key: value for key, value in values if counts(key)}

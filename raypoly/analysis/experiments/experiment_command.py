@@ -1,0 +1,153 @@
+"""`raypoly experiment`: check everything, make the warm start, train what is not finished, and write the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from raypoly.analysis.experiments.experiment_config import ExperimentConfig, load_experiment
+from raypoly.analysis.experiments.experiment_folder import at_work, folder_of
+from raypoly.analysis.experiments.experiment_forecast import forecast_lines
+from raypoly.analysis.experiments.experiment_power import planned_power, power_lines
+from raypoly.analysis.experiments.other_results import take_results
+from raypoly.analysis.experiments.planned_runs import PlannedRun, check_runs, plan_runs
+from raypoly.analysis.experiments.run_queue import RunQueue
+from raypoly.analysis.experiments.training_process import TrainingExit
+from raypoly.analysis.experiments.warm_starts import warm_starts
+from raypoly.analysis.reports.experiment_report import (
+    FIGURE,
+    RESULTS,
+    TABLE,
+    page_with_place,
+    write_experiment_figures,
+    write_experiment_report,
+    write_into_page,
+)
+from raypoly.core.errors import PausedTooLong, RaypolyError, UsageError
+from raypoly.core.interrupt import interruptible
+
+Say = Callable[[str], None]
+
+
+def run_experiment(
+    config: str,
+    given: Sequence[str],
+    out: str | None,
+    at_once: int,
+    page: Path | None,
+    report_only: bool,
+    also: Sequence[Path] = (),
+    say: Say = lambda text: print(text, flush=True),
+    figures: Path | None = None,
+) -> None:
+    """Train the runs that are left, and report. `also`: results.json files of other folders, with runs of this one;
+    `figures`: a folder for each panel and table as files for a paper.
+
+    Raises `UsageError` before anything starts. When all other runs are done, raises `PausedTooLong` where a judge
+    stayed away from a run, and `RaypolyError` where one failed, or an audit does not pass.
+    """
+    experiment = load_experiment(config)
+    folder = folder_of(out, experiment.name)
+    if page is not None:
+        page_with_place(experiment, page)
+    runs, beside = take_results(plan_runs(experiment, folder, given), also, say)
+    if report_only:
+        if not folder.is_dir():
+            raise UsageError(f"{folder} does not exist: there is nothing to report on.")
+        _report(experiment, folder, runs, beside, page, figures, say)
+        return
+    remarks = check_runs(runs, at_once)
+    say(str(folder))
+    for remark in remarks:
+        say(f"Note: {remark}")
+    if len(experiment.arms) > 1:
+        say(planned_power(runs))
+    with at_work(folder, at_once), interruptible("Interrupted. The same command goes on from here."):
+        ended = _run(runs, at_once, say)
+        _report(experiment, folder, runs, beside, page, figures, say)
+    raise_outcome(ended, refusals(runs))
+
+
+def show_power(
+    config: str,
+    given: Sequence[str],
+    pilot: Path | None,
+    say: Say = lambda text: print(text, flush=True),
+    out: str | None = None,
+) -> None:
+    """Say what the experiment can show, by the spread of the results.json `pilot`; start nothing."""
+    experiment = load_experiment(config)
+    for line in power_lines(plan_runs(experiment, folder_of(out, experiment.name), given), pilot):
+        say(line)
+
+
+def show_forecast(
+    config: str,
+    given: Sequence[str],
+    gpu: str | None,
+    out: str | None,
+    pilot: Path | None = None,
+    say: Say = lambda text: print(text, flush=True),
+) -> None:
+    """Say what the experiment will cost on the GPU of that name, and what it can show, by the spread of the
+    results.json `pilot`; start nothing."""
+    experiment = load_experiment(config)
+    for line in forecast_lines(plan_runs(experiment, folder_of(out, experiment.name), given), gpu, pilot):
+        say(line)
+
+
+def _run(runs: Sequence[PlannedRun], at_once: int, say: Say) -> Sequence[TrainingExit]:
+    left = [run for run in runs if not run.finished]
+    done = f", {len(runs) - len(left)} of them finished already" if len(left) < len(runs) else ""
+    say(f"{len(runs)} run{'s' * (len(runs) > 1)}{done}; what each says is in {runs[0].place.parent}/ARM-sSEED.log")
+    if not left:
+        return []
+    made = RunQueue(warm_starts(left), 1, say).to_the_end()
+    if any(each.outcome != "finished" for each in made):
+        raise RaypolyError("Without its warm start no run can begin. The same command tries again.")
+    return RunQueue(runs, at_once, say).to_the_end()
+
+
+def _report(
+    experiment: ExperimentConfig,
+    folder: Path,
+    runs: Sequence[PlannedRun],
+    at_once: int,
+    page: Path | None,
+    figures: Path | None,
+    say: Say,
+) -> None:
+    results = write_experiment_report(experiment, folder, runs, at_once)
+    for result in results:
+        if result.trouble:
+            say(f"Note: {result.arm}-s{result.seed} is left out: {result.trouble}")
+    say("\n" + (folder / TABLE).read_text())
+    say(f"table: {folder / TABLE}\nfigure: {folder / FIGURE}\nresults: {folder / RESULTS}")
+    if page is not None:
+        write_into_page(experiment, page, folder)
+        say(f"written into {page}")
+    if figures is not None:
+        say(f"{len(write_experiment_figures(results, figures))} files of figures and tables: {figures}")
+
+
+def refusals(runs: Iterable[PlannedRun]) -> list[str]:
+    """A sentence for each audit that does not pass."""
+    audits = [(run.name, audit) for run in runs if (audit := run.audit) is not None and not audit.passes]
+    return [
+        f"{name} does not pass: {audit}. Nothing after it is started: go back to {audit.go_back_to}."
+        for name, audit in audits
+    ]
+
+
+def raise_outcome(ended: Iterable[TrainingExit], refused: Sequence[str] = ()) -> None:
+    """Raise `RaypolyError` where a run failed or stopped early, or an audit is `refused`, else `PausedTooLong` where a
+    judge stayed away."""
+    names: dict[str, list[str]] = {}
+    for each in ended:
+        names.setdefault(each.outcome, []).append(each.run.name)
+    words = {"failed": "failed", "stopped": "stopped early", "paused": "paused for a judge that stayed away"}
+    what = "; ".join(f"{', '.join(names[outcome])} {said}" for outcome, said in words.items() if outcome in names)
+    said = [f"{what}. The same command goes on with what is not finished."] if what else []
+    if said or refused:
+        waits = set(names) <= {"finished", "paused"} and not refused
+        raise (PausedTooLong if waits else RaypolyError)("\n".join([*said, *refused]))

@@ -1,0 +1,79 @@
+"""Decoded tokens: what a program's rollouts cost by role, and pass@k by that cost.
+
+    tokens = DecodedTokens.of([("plan", 131), ("solve", 1100), ("solve", 1200)])       # one problem
+    tokens.by_role, tokens.total                                                       # {"plan": 131, ...}, 2431
+    pass_per_10k(passed=[1.0, 0.0], tokens=[4761, 4547])                               # 1.074
+
+Every token that was sampled counts, those of failed, cut and empty rollouts, too; prompts and given texts do not
+(arXiv 2605.27000, appendix K).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from raypoly.core.values import ATTEMPT, Group
+
+
+@dataclass(frozen=True)
+class DecodedTokens:
+    """Of one problem's drafts and attempts."""
+
+    by_role: Mapping[str, int]
+
+    @classmethod
+    def of(cls, rollouts: Iterable[tuple[str, int]]) -> Self:
+        """From the role and the sampled tokens of each rollout. A draft that *is* an attempt is one rollout: name it
+        once."""
+        counts: Counter[str] = Counter()
+        for role, tokens in rollouts:
+            counts[role] += tokens
+        return cls(dict(counts))
+
+    @classmethod
+    def of_group(cls, group: Group) -> Self:
+        """Of a group. Responses that were given, and not sampled, have no log-probabilities and cost nothing."""
+        drafted = {draft.rollout.seed for draft in group.drafts}
+        roles = [(draft.role, draft.rollout) for draft in group.drafts]
+        roles += [(ATTEMPT, rollout) for rollout in group.rollouts if rollout.seed not in drafted]
+        sampled = ((role, rollout) for role, rollout in roles if not np.isnan(rollout.logprobs).any())
+        return cls.of((role, len(rollout.tokens)) for role, rollout in sampled)
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_role.values())
+
+    def expected(self, k: int, samples: int, block: int = 1) -> float:
+        """The tokens behind k of the problem's `samples` attempts, in the mean.
+
+        Attempts cost k/samples of theirs, and drafts as many whole blocks as k attempts need: below a block a plan
+        costs what it costs. Raises `ValueError` unless 1 <= k <= samples.
+        """
+        if not 1 <= k <= samples:
+            raise ValueError(f"the tokens of {k} attempts need 1 <= k <= n, got n={samples}")
+        attempts = self.by_role.get(ATTEMPT, 0)
+        return (attempts * k + (self.total - attempts) * math.ceil(k / block) * block) / samples
+
+
+def mean_by_role(problems: Sequence[DecodedTokens]) -> dict[str, float]:
+    """Decoded tokens a problem, by role in the order in which roles come. A problem without a role has 0 of it."""
+    roles = dict.fromkeys(role for problem in problems for role in problem.by_role)
+    return {role: sum(problem.by_role.get(role, 0) for problem in problems) / len(problems) for role in roles}
+
+
+def pass_per_10k(passed: Sequence[float], tokens: Sequence[float]) -> float | None:
+    """Mean pass@k over problems, for 10,000 of their mean decoded tokens. None where nothing was decoded.
+
+    `passed`, `tokens`: of each problem, pass@k and the tokens behind k attempts. Raises `ValueError` where they are not
+    of the same problems.
+    """
+    if len(passed) != len(tokens):
+        raise ValueError(f"each problem needs pass@k and tokens, got {len(passed)} and {len(tokens)}")
+    spent = math.fsum(tokens)
+    return 10_000 * math.fsum(passed) / spent if spent else None

@@ -1,0 +1,135 @@
+"""An evaluation's counts by problem, as statistics over problems need them: whole numbers, one column each.
+
+counts = ProblemCounts.of(run.samples(80, "test"))
+counts.correct[0] / counts.samples[0]         # of counts.id[0]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from raypoly.analysis.metrics.block_pass_at_k import Select, block_pass_at_k
+from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
+from raypoly.analysis.metrics.pass_at_k import pass_at_k
+
+_NEEDED = ("problem_id", "status")
+_KNOWN = (*_NEEDED, "strategy", "response_tokens", "finish_reason", "behaviour", "stratum")
+_STRATA = ("budget", "source")
+"""The metadata of problems whose values a split has in fixed shares: budgets of puzzles, data sets of a preparation."""
+
+Counts = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class ProblemCounts:
+    """One entry a problem in each column, in the evaluation's order. None is unknown: throughout where the tests could
+    not be run (`samples`, `response_tokens` and `truncated` are known then too), or where the evaluation kept no such
+    column."""
+
+    id: tuple[str, ...]
+    samples: tuple[int, ...]
+    correct: Counts
+    """Samples that passed all tests."""
+    strategies: tuple[tuple[int, ...] | None, ...]
+    """How many correct samples each correct strategy has, by execution trace, the largest first."""
+    response_tokens: Counts
+    """Of all its samples together."""
+    truncated: Counts
+    """Samples that ended at generator.max_tokens."""
+    no_code: Counts
+    """Samples in which no program was found."""
+    behaviours: tuple[tuple[int, ...] | None, ...] = ()
+    """How many programs, right or wrong, did each thing that the tests saw, the largest first; those of which it is not
+    known are left out. Empty in files of earlier versions."""
+    stratum: tuple[str | None, ...] = ()
+    """The part of all problems that each was drawn from in a fixed share; None, or empty, where there are no parts."""
+
+    blocks: tuple[str | None, ...] = ()
+    """Which attempts passed, in order, as `0100 0001`: a word for each block of attempts that were drawn jointly.
+    Empty where all are independent: then `correct` says all."""
+
+    def pass_at_k(self, k: int, select: Select = "first") -> dict[str, float] | None:
+        """pass@k by problem id; None where it is unknown of any, or not defined. `select`: as `block_pass_at_k`."""
+        found: dict[str, float] = {}
+        words = self.blocks or (None,) * len(self.id)
+        for name, samples, correct, word in zip(self.id, self.samples, self.correct, words, strict=True):
+            if correct is None or samples < k:
+                return None
+            block = len(word.split()[0]) if word else 1
+            if k > block and k % block:
+                return None
+            passed = [letter == "1" for letter in word or "" if letter != " "]
+            found[name] = block_pass_at_k(passed, block, k, select) if word else pass_at_k(samples, correct, k)
+        return found
+
+    def of_known(self) -> Self:
+        """The problems alone whose tests could be run. Raises `ValueError` where columns differ in length."""
+        known = [right is not None for right in self.correct]
+        columns = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        kept = {
+            name: tuple(each for each, told in zip(own, known, strict=True) if told) if own else ()
+            for name, own in columns.items()
+        }
+        return type(self)(**kept)
+
+    @classmethod
+    def of(cls, table: pa.Table, block: int = 1, program: str | None = None) -> Self | None:
+        """From an evaluation's table of one row a sample; None where it keeps no verdicts.
+
+        `block`: how many samples were drawn jointly. `program`: whose samples, where the evaluation asked several;
+        default: its own.
+        """
+        if not set(table.column_names) >= set(_NEEDED):
+            return None
+        columns = [name for name in _KNOWN if name in table.column_names]
+        problems: dict[str, list[dict[str, Any]]] = {}
+        for row in own_samples(table, program).select(columns).to_pylist():
+            problems.setdefault(row["problem_id"], []).append(row)
+        found = [_count(rows) for rows in problems.values()]
+        names = [name for name in cls.__dataclass_fields__ if name not in ("id", "blocks")]
+        words = tuple(_blocks(rows, block) for rows in problems.values()) if block > 1 else ()
+        by_column = {name: tuple(each[name] for each in found) for name in names}
+        return cls(id=tuple(problems), blocks=words, **by_column)
+
+
+def stratum_of(metadata: Mapping[str, str]) -> str | None:
+    """The part of all problems that one with these metadata belongs to; None where they name none."""
+    return next((metadata[key] for key in _STRATA if metadata.get(key)), None)
+
+
+def _blocks(rows: Sequence[Mapping[str, Any]], block: int) -> str:
+    letters = ["1" if row["status"] == "passed" else "0" for row in rows]
+    return " ".join("".join(letters[start : start + block]) for start in range(0, len(letters), block))
+
+
+def own_samples(table: pa.Table, program: str | None = None) -> pa.Table:
+    """The samples of a program, where an evaluation asked several; default: of the first, which its numbers are of."""
+    if "program" not in table.column_names or not table.num_rows:
+        return table
+    return table.filter(pc.equal(table["program"], program or table["program"][0]))
+
+
+def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    strategies = tuple(row.get("strategy") for row in rows)
+    outcomes = GroupOutcomes(tuple(row["status"] for row in rows), strategies)
+    right = outcomes.outcome(None).correct_strategies
+    named = outcomes.sound and "strategy" in rows[0] and None not in right
+    did = Counter(row.get("behaviour") for row in rows)
+    told = outcomes.sound and "behaviour" in rows[0]
+    tokens, ends = ([row.get(name) for row in rows] for name in ("response_tokens", "finish_reason"))
+    return {
+        "samples": len(rows),
+        "correct": len(right) if outcomes.sound else None,
+        "strategies": tuple(sorted(Counter(right).values(), reverse=True)) if named else None,
+        "response_tokens": None if None in tokens else sum(tokens),
+        "truncated": None if None in ends else ends.count("length"),
+        "no_code": outcomes.statuses.count("no_code") if outcomes.sound else None,
+        "stratum": rows[0].get("stratum"),
+        "behaviours": tuple(sorted((did[name] for name in did if name), reverse=True)) if told else None,
+    }

@@ -1,0 +1,303 @@
+"""The tables of a comparison of arms: results, and differences with what they show.
+
+text = comparison_text(comparison)                    # Markdown, with the sentences between the tables
+tables = comparison_tables(comparison)                # {"results": ..., "difference_from_grpo": ...}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import mean
+
+from raypoly.analysis.experiments.arm_comparison import Arm, ArmComparison, SeedSpread, Start
+from raypoly.analysis.experiments.experiment_power import power_sentence
+from raypoly.analysis.experiments.measured_differences import (
+    BEFORE,
+    MeasuredDifference,
+    measure_differences,
+    reference_words,
+    without_difference,
+)
+from raypoly.analysis.experiments.problem_values import interval_after, interval_before
+from raypoly.analysis.experiments.run_result import SIDE_MEASURES, RunResult, measure_name
+from raypoly.analysis.reports.part_table import part_table
+from raypoly.analysis.statistics.intervals import ConfidenceInterval, interval_text
+from raypoly.core.tables import DASH, ReportTable, number
+
+
+def comparison_text(comparison: ArmComparison) -> str:
+    """The tables of arms with as many steps, in Markdown."""
+    unlike = [
+        f"Not compared, since {reason}: "
+        + "; ".join(f"{mine.arm}-s{mine.seed} and {theirs.arm}-s{theirs.seed}" for mine, theirs in pairs)
+        + "."
+        for reason, pairs in comparison.unlike.items()
+    ]
+    parts = comparison_parts(comparison, unlike)
+    return "\n".join(part.markdown() if isinstance(part, ReportTable) else f"{part}\n" for part in parts)
+
+
+def comparison_tables(comparison: ArmComparison) -> dict[str, ReportTable]:
+    """The same tables by name."""
+    measured = measure_differences(comparison)
+    found = {"results": _results(comparison)}
+    for reference in dict.fromkeys(each.reference for each in measured):
+        name = "difference_since_start" if reference is BEFORE else f"difference_from_{reference}"
+        found[name] = _differences(measured, reference)
+    if (costs := cost_table(comparison)).rows:
+        found["programs"] = costs
+    if (parts := part_table(comparison)).rows:
+        found["parts"] = parts
+    if not measured and (pairs := _seed_pairs(comparison)).rows:
+        found[f"difference_from_{comparison.arms[0].name}"] = pairs
+    if (changes := _side_measures(comparison)).rows:
+        found["training_rollouts"] = changes
+    return found
+
+
+def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterator[str | ReportTable]:
+    """Tables and paragraphs of arms with as many steps; a paragraph's bold words are between `**`. The sentences
+    `unlike` say which runs have no difference, and why."""
+    known = any(interval_after(arm.runs, measure) for arm in comparison.arms for measure in comparison.measures)
+    explained = (
+        "Means of the runs. In brackets the 95 % interval over problems; behind ±, the standard deviation over seeds."
+        if known
+        else "Means, and the range where there are several runs; no intervals, since numbers by problem are missing."
+    )
+    after = "Each arm after its own steps" if comparison.steps is None else f"After {comparison.steps} steps"
+    yield f"**{after}.** {explained}"
+    yield _results(comparison)
+    runs = (run for arm in comparison.arms for run in arm.runs if run.finished and run.done < run.steps)
+    if early := [f"{run.arm}-s{run.seed} after {run.done} steps" for run in runs]:
+        yield f"Ended early, at a plateau: {', '.join(early)}."
+    if (costs := cost_table(comparison)).rows:
+        yield "**Programs**, as each arm was measured: means, and the range where there are several runs."
+        yield costs
+    if (by_part := part_table(comparison)).rows:
+        yield "**By part of the problems** (how many of them), after training, with the 95 % interval over problems."
+        yield by_part
+    yield from unlike
+    measured = measure_differences(comparison)
+    for reference in dict.fromkeys(each.reference for each in measured):
+        yield f"**Difference from {reference_words(reference)}**"
+        yield _differences(measured, reference)
+    if measured:
+        yield from without_difference(comparison, measured)
+        yield _differences_explained(measured)
+        yield power_sentence(measured)
+    elif (pairs_alone := _seed_pairs(comparison)).rows:
+        yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed."
+        yield pairs_alone
+    if (changes := _side_measures(comparison)).rows:
+        short = f"of each half, where there are fewer than {2 * _AT_AN_END}"
+        yield f"**Training rollouts**, mean of the first {_AT_AN_END} steps -> of the last {_AT_AN_END} ({short})."
+        yield changes
+
+
+def _results(comparison: ArmComparison) -> ReportTable:
+    starts, measures = comparison.starts, comparison.measures
+    rows = [_start_row(start, measures, alone=len(starts) == 1) for start in starts]
+    rows += [_arm_row(arm, measures) for arm in comparison.arms]
+    return ReportTable(("", "runs", *map(measure_name, measures), "s a step", "min a run"), rows)
+
+
+def audit_table(results: Sequence[RunResult]) -> ReportTable:
+    """The audits that are done, a row each."""
+    found = [(result, audit) for result in results if (audit := result.audit) is not None]
+    rows = [
+        (
+            f"{result.arm}-s{result.seed}",
+            *(f"{share:.3f}" for share in (audit.pass_at_k, audit.accepted, audit.density)),
+            *map(number, (audit.pass_if_accepted, audit.pass_if_rejected, audit.auc)),
+            "passes" if audit.passes else f"go back to {audit.go_back_to}",
+        )
+        for result, audit in found
+    ]
+    head = ("", "tuples that passed", "accepted", "both", "passed if accepted", "passed if rejected", "AUC of p", "")
+    return ReportTable(head, rows, range(1, 7))
+
+
+def audit_parts_table(results: Sequence[RunResult]) -> ReportTable:
+    """The audited tuples by gate and outcome, two rows an audit."""
+    audits = [(f"{it.arm}-s{it.seed}", it.audit.parts) for it in results if it.audit is not None]
+    rows = [
+        (f"{name}, {said}", *(f"{parts[f'{said}_{ended}']:.3f}" for ended in ("solved", "failed")))
+        for name, parts in audits
+        for said in ("accepted", "rejected")
+    ]
+    return ReportTable(("", "an attempt passed", "none passed"), rows, range(1, 3))
+
+
+def cost_table(comparison: ArmComparison) -> ReportTable:
+    """What each arm's program costs; no rows where all arms are measured by `direct`."""
+    by_arm = {arm.name: [run.costs for run in arm.runs if run.costs is not None] for arm in comparison.arms}
+    known = {name: found for name, found in by_arm.items() if found}
+    every = [costs for found in known.values() for costs in found]
+    if not any(costs.program != "direct" for costs in every):
+        return ReportTable((), [])
+    k = next((k for k in ("4", "2", "1") if all(k in costs.pass_per_10k for costs in every)), "1")
+    rows = [
+        (
+            name,
+            " ".join(dict.fromkeys(costs.program for costs in found)),
+            f"{mean(costs.tokens for costs in found):,.0f}",
+            spread_cell(SeedSpread.of(costs.pass_per_10k.get(k) for costs in found), decimals=1),
+            *(spread_cell(SeedSpread.of(getattr(costs, key) for costs in found)) for key in _COSTS),
+        )
+        for name, found in known.items()
+    ]
+    head = ("", "program", "tokens a problem", f"pass@{k} per 10k tokens", *(key.replace("_", " ") for key in _COSTS))
+    return ReportTable(head, rows, range(2, 7))
+
+
+_COSTS = ("duplicates", "followed", "surface_diversity")
+_GATE = ("auc", "balanced_accuracy", "precision", "recall", "tau")
+
+
+def gate_table(results: Sequence[RunResult]) -> ReportTable:
+    """The gates that are accepted, a row each, with what they were measured on."""
+    found = [(f"{result.arm}-s{result.seed}", result.gate) for result in results if result.gate is not None]
+    rows = [(name, f"{gate['plans']:.0f}", *(f"{gate[key]:.3f}" for key in _GATE)) for name, gate in found]
+    return ReportTable(("", "held-out plans", *(key.replace("_", " ") for key in _GATE)), rows, range(1, 7))
+
+
+_AT_AN_END = 10
+"""Steps at a curve's beginning and end; half of them where that is fewer, so that no step is in both."""
+
+
+def _side_measures(comparison: ArmComparison) -> ReportTable:
+    """How rollouts and updates changed; no rows where runs have no such curves."""
+    cells = {name: [_change_cell(arm, name) for arm in comparison.arms] for name in SIDE_MEASURES}
+    known = {name: column for name, column in cells.items() if set(column) != {DASH}}
+    rows = zip((arm.name for arm in comparison.arms), *known.values(), strict=True) if known else ()
+    return ReportTable(("", *(SIDE_MEASURES[name] for name in known)), list(rows))
+
+
+def _change_cell(arm: Arm, curve: str) -> str:
+    """`41.2 -> 38.0 (1 of 2 runs)`, means over the runs that have the curve; how many these are, if not all."""
+    known = [[value for _, value in run.curves[curve]] for run in arm.runs if run.curves.get(curve)]
+    if not known:
+        return DASH
+    ends = [(values, min(_AT_AN_END, max(1, len(values) // 2))) for values in known]
+    first = mean(mean(values[:count]) for values, count in ends)
+    last = mean(mean(values[-count:]) for values, count in ends)
+    some = f" ({len(known)} of {len(arm.runs)} runs)" if len(known) < len(arm.runs) else ""
+    return f"{first:.3g} -> {last:.3g}{some}"
+
+
+def _differences(measured: Sequence[MeasuredDifference], reference: str | None) -> ReportTable:
+    rows = [_difference_row(each) for each in measured if each.reference == reference]
+    return ReportTable(_DIFFERENCE_HEAD, rows, range(2, len(_DIFFERENCE_HEAD)))
+
+
+def _seed_pairs(comparison: ArmComparison) -> ReportTable:
+    """Means and ranges of differences from the first arm, for runs without numbers by problem."""
+    measures = comparison.measures
+    rows = [
+        (
+            arm.name,
+            str(len(pairs)),
+            *(spread_cell(comparison.difference(arm, measure), sign="+") for measure in measures),
+        )
+        for arm in comparison.arms[1:]
+        if (pairs := comparison.pairs(arm))
+    ]
+    return ReportTable(("", "pairs", *map(measure_name, measures)), rows)
+
+
+_MUCH = 0.2
+"""Of the problems of seeds with problems of their own: below it, those in common hardly matter."""
+_DIFFERENCE_HEAD = (
+    "",
+    "",
+    "sign by seed",
+    "difference",
+    "95 %, seeds and problems",
+    "p",
+    "Holm",
+    "95 %, these seeds",
+    "p",
+    "±",
+)
+
+
+def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
+    over, these = each.all_seeds, each.these_seeds
+    return (
+        each.arm,
+        measure_name(each.measure),
+        " ".join(_sign(value) for value in each.paired.seed_means),
+        f"{each.paired.mean:+.3f}",
+        interval_text(over.interval, "+") if over else DASH,
+        p_text(over.p_value) if over else DASH,
+        p_text(each.holm),
+        interval_text(these.interval, "+"),
+        p_text(these.p_value),
+        DASH if each.paired.seed_spread is None else f"{each.paired.seed_spread:.3f}",
+    )
+
+
+def _sign(value: float) -> str:
+    return "0" if abs(value) < 1e-12 else f"{value:+}"[0]
+
+
+def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
+    seeds = {len(each.paired.by_seed) for each in measured}
+    crossed = {len(each.paired.by_seed) for each in measured if each.paired.crossed and each.all_seeds}
+    drawn = (
+        " Problems are drawn within parts of fixed shares (budgets, data sets)." if measured[0].paired.strata else ""
+    )
+    few = "".join(
+        f" With {count} seeds the first interval held the truth in {share} % of simulations."
+        for count, share in ((2, "86 to 95"), (3, "92 to 95"))
+        if count in crossed
+    )
+    careful = ", by Behrens and Fisher's test, since with few seeds the t is too sure far out" if crossed else ""
+    only = " One seed says nothing of others." if 1 in seeds else ""
+    if missing := len({name for each in measured for name in each.left_out}):
+        only += f" Left out of a difference: problems whose tests could not be run in one of its runs ({missing} here)."
+    shared = max(each.shared for each in measured)
+    if shared > _MUCH:
+        only += f" {shared:.0%} of the problems are those of several seeds, which makes the first interval too narrow."
+    return (
+        "The first interval and p are for other seeds and other problems (t, Satterthwaite's degrees of freedom); "
+        f"Holm's p is that one, or with one seed the second, adjusted for all {len(measured)} differences "
+        f"here{careful}. The second interval and p are for these runs and other problems (t; random signs). ± is the "
+        f"standard deviation of the seeds' differences.{drawn}{few}{only} An interval that holds 0 does not show that "
+        "there is no difference."
+    )
+
+
+def _start_row(start: Start, measures: Sequence[str], alone: bool) -> tuple[str, ...]:
+    name = "before" if alone else f"before {', '.join(start.arms)}"
+    cells = (mean_cell(start.before(m), interval_before(start.runs, m)) for m in measures)
+    return (name, str(len(start.runs)), *cells, "", "")
+
+
+def _arm_row(arm: Arm, measures: Sequence[str]) -> tuple[str, ...]:
+    runs = str(len(arm.runs)) if len(arm.runs) == arm.planned else f"{len(arm.runs)} of {arm.planned}"
+    step = spread_cell(arm.over_seeds(lambda run: run.step_seconds), decimals=2)
+    minutes = spread_cell(arm.over_seeds(lambda run: run.seconds / 60), decimals=1)
+    cells = (mean_cell(arm.after(measure), interval_after(arm.runs, measure)) for measure in measures)
+    return (f"**{arm.name}**", runs, *cells, step, minutes)
+
+
+def mean_cell(spread: SeedSpread | None, interval: ConfidenceInterval | None) -> str:
+    """Mean, interval over problems, and the spread of several seeds; without an interval as `spread_cell`."""
+    if spread is None or interval is None:
+        return spread_cell(spread)
+    deviation = f" ±{spread.deviation:.3f}" if spread.count > 1 else ""
+    return f"{spread.mean:.3f} {interval_text(interval)}{deviation}"
+
+
+def p_text(p_value: float) -> str:
+    """Two figures below .1; never 0."""
+    return "< .0001" if p_value < 0.0001 else f"{p_value:.2g}" if p_value < 0.1 else f"{p_value:.2f}"
+
+
+def spread_cell(spread: SeedSpread | None, sign: str = "", decimals: int = 3) -> str:
+    """Mean, and the range where there is more than one value."""
+    if spread is None:
+        return DASH
+    mean, low, high = (f"{value:{sign}.{decimals}f}" for value in (spread.mean, spread.low, spread.high))
+    return mean if spread.count == 1 else f"{mean} ({low} to {high})"

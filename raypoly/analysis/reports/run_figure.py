@@ -1,0 +1,165 @@
+"""One figure: pass@k over the steps, strategies over the steps, and pass@k against k before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from raypoly.analysis.reports import figures
+from raypoly.analysis.reports.run_table import first_and_last, shown_ks
+from raypoly.core.config import Config
+from raypoly.run.run_files import RunFiles
+
+
+def draw_run(run: RunFiles) -> bytes:
+    """PNG of the run's curves, from metrics.jsonl and summary.json; panels without data say so."""
+    drawing = figures.new_figure(16, 5.2, dpi=110)
+    panels = drawing.subplots(1, 3)
+    for axes, panel in zip(panels, run_panels(run), strict=True):
+        panel.draw(axes)
+    figures.clean_axes(panels, grid=True)
+    drawing.suptitle(f"{run.config.objective.name}, seed {run.config.train.seed}  ({run.name})", fontsize=11)
+    return figures.png_of(drawing)
+
+
+def run_panels(run: RunFiles) -> list[figures.Panel]:
+    """The three panels."""
+    rows, evaluations = run.rows, run.evaluations
+    return [
+        figures.Panel(
+            "pass@k and reward over the steps", partial(_pass_over_steps, rows=rows, evaluations=evaluations)
+        ),
+        figures.Panel(
+            "strategies over the steps",
+            partial(strategies_over_steps, rows=rows, evaluations=evaluations, config=run.config),
+        ),
+        figures.Panel("pass@k by k before and after", partial(_pass_over_k, summary=run.summary)),
+    ]
+
+
+def _pass_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]) -> None:
+    steps, rewards = _series(rows, "reward")
+    _raw_and_smooth(axes, steps, rewards, figures.GREY, "reward, training rollouts")
+    curves = [evaluation["pass_at_k"] for evaluation in evaluations]
+    ks = shown_ks(curves)
+    for k, colour in zip(ks, figures.blues(len(ks)), strict=True):
+        points = [{**e, **curve} for e, curve in zip(evaluations, curves, strict=True)]
+        _evaluated(axes, points, k, colour, f"pass@{k}")
+    _mark_splits(axes, evaluations)
+    low, high = axes.dataLim.intervaly  # a reward of the user's own may be any number
+    axes.set(title="Passing over the steps", ylabel="share of problems (pass@k), mean reward")
+    axes.set_ylim(min(0.0, 1.02 * low), max(1.02, 1.02 * high))
+    figures.steps_axis(axes)
+    figures.legend_below(axes)
+
+
+def strategies_over_steps(
+    axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]], config: Config
+) -> None:
+    """Draw the judge's count of strategies beside counts that the policy was not trained on.
+
+    The count by structure is left out where the structural judge gives the same one.
+    """
+    by_structure = config.judge.name == "structural"
+    for key, colour, label in (
+        ("strategies", figures.GREY, "all, judged"),
+        ("strategies_structural", figures.PURPLE, "all, by structure"),
+        ("strategies_correct", figures.GREEN, "correct, by execution"),
+        ("strategies_correct_judged", figures.MIDDLE_BLUE, "correct, judged"),
+    ):
+        if key == "strategies_structural" and by_structure and _series(rows, "strategies")[0]:
+            continue
+        steps, values = _series(rows, key)
+        _raw_and_smooth(axes, steps, values, colour, f"{label} (N={config.train.rollouts})")
+    _evaluated(axes, evaluations, "strategies_correct", figures.ORANGE, "correct in 8, by execution")
+    label = "correct in 8, by the judge" + (" (the same)" if _same_counts(evaluations) else "")
+    _evaluated(axes, evaluations, "strategies_correct_judge", figures.BLUE, label, "--", hollow=True)
+    if not (by_structure and any(e.get("strategies_correct_judge") is not None for e in evaluations)):
+        label = "correct in 8, by structure"
+        _evaluated(axes, evaluations, "strategies_correct_structural", figures.PURPLE, label, ":", hollow=True)
+    _mark_splits(axes, evaluations)
+    axes.set(title="Strategies over the steps", ylabel="distinct strategies in N rollouts of a problem")
+    figures.steps_axis(axes)
+    axes.set_ylim(bottom=0)
+    _agreement_over_steps(axes, rows)
+    figures.legend_below(axes)
+
+
+def _same_counts(evaluations: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the judge counted as execution did, so that one curve lies on the other."""
+    ways = ("strategies_correct", "strategies_correct_judge")
+    known = [tuple(e[way] for way in ways) for e in evaluations if None not in map(e.get, ways)]
+    return bool(known) and all(one == other for one, other in known)
+
+
+def _agreement_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw how far the judge agreed with gold groups, on a scale of its own at the right."""
+    steps, values = _series(rows, "judge_agreement")
+    if not steps:
+        return
+    style: dict[str, Any] = {"linestyle": ":", "linewidth": 1, "marker": "D", "markersize": 4, "color": figures.PINK}
+    right = axes.twinx()
+    right.plot(steps, values, gid="the judge's agreement with gold groups", **style)
+    right.set_ylabel("the judge's agreement with gold groups", color=figures.PINK)
+    right.set_ylim(min(0.0, *values), 1.02)
+    right.tick_params(axis="y", colors=figures.PINK)
+    right.spines[["top", "left"]].set_visible(False)
+    axes.plot([], [], label="agreement (right)", **style)
+
+
+def _pass_over_k(axes: Axes, summary: Mapping[str, Any]) -> None:
+    ticks: list[str] = []
+    sides = zip(("before", "after"), first_and_last(summary), (figures.GREY, figures.BLUE), strict=True)
+    for label, evaluation, colour in sides:
+        if evaluation is not None:
+            ticks = sorted(evaluation["pass_at_k"], key=int)
+            ks, values = [int(k) for k in ticks], [evaluation["pass_at_k"][k] for k in ticks]
+            label = f"{label} (step {evaluation['step']})"
+            axes.plot(ks, values, marker="o", markersize=4, color=colour, label=label)
+    figures.samples_axis(axes, ticks, "Coverage on the test split")
+    figures.legend_below(axes)
+
+
+def _evaluated(
+    axes: Axes,
+    evaluations: Sequence[Mapping[str, Any]],
+    key: str,
+    colour: str,
+    label: str,
+    line: str = "-",
+    hollow: bool = False,
+) -> None:
+    """Draw one measure of the evaluations: validation as a line, test as stars, with one entry in the legend. What may
+    lie on another one is dashed and `hollow`: both are seen."""
+    style_of: dict[str, Any] = {"color": colour} | ({"markerfacecolor": "none"} if hollow else {})
+    for split, style in (("validation", line), ("test", "none")):
+        points = [(e["step"], e[key]) for e in evaluations if e["split"] == split and e.get(key) is not None]
+        if points:
+            marker, size = ("o", 4 + 3 * hollow) if split == "validation" else ("*", 10 + 5 * hollow)
+            named = label if axes.get_legend_handles_labels()[1][-1:] != [label] else None
+            axes.plot(*zip(*points, strict=True), linestyle=style, marker=marker, markersize=size, label=named,
+                      gid=f"{label}, {split}", **style_of)  # fmt: skip
+
+
+def _mark_splits(axes: Axes, evaluations: Sequence[Mapping[str, Any]]) -> None:
+    """Explain dots and stars in the legend."""
+    for split, marker in (("validation", "o"), ("test", "*")):
+        if any(e["split"] == split for e in evaluations):
+            axes.plot([], [], linestyle="none", marker=marker, color="black", label=f"{split} split")
+
+
+def _series(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[list[int], list[float]]:
+    known = [(int(row["step"]), float(row[key])) for row in rows if row.get(key) is not None]
+    return [step for step, _ in known], [value for _, value in known]
+
+
+def _raw_and_smooth(axes: Axes, steps: list[int], values: list[float], colour: str, label: str) -> None:
+    """Draw the noisy curve faintly and its running mean strongly."""
+    if not steps:
+        return
+    axes.plot(steps, values, color=colour, alpha=0.25, linewidth=1, gid=label)
+    smooth = f"{label}: mean of {figures.SMOOTHING}"
+    axes.plot(steps, figures.running_mean(values), color=colour, linewidth=1.6, label=label, gid=smooth)

@@ -1,0 +1,73 @@
+"""HumanEval and HumanEval+: `prompt` ends in the signature and docstring that `canonical_solution` continues."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from raypoly.core.values import Problem
+from raypoly.data.formats.row_fields import ANSWER, EntryPoint, Identifier, SourceRow, Text, check_suite
+
+
+class _Row(SourceRow):
+    task_id: Identifier
+    prompt: str
+    entry_point: EntryPoint
+    test: str
+    canonical_solution: Text = ""
+
+
+def recognises(row: Mapping[str, Any]) -> bool:
+    """Told from LeetCodeDataset by its solution's column, or a prompt that defines what is called."""
+    if "task_id" not in row or "test_list" in row:
+        return False
+    prompt, name = row.get("prompt"), row.get("entry_point")
+    if "canonical_solution" in row:
+        return True
+    return isinstance(prompt, str) and isinstance(name, str) and name.isidentifier() and _signature(prompt, name) >= 0
+
+
+def to_problem(row: Mapping[str, Any]) -> Problem:
+    """Code before the signature runs before candidate and tests alike: a check may use its helpers."""
+    it = _Row.model_validate(row)
+    start = _signature(it.prompt, it.entry_point)
+    if start < 0:
+        raise ValueError(f"prompt: does not define {it.entry_point}")
+    prefix = it.prompt[start:]
+    prompt = f"Complete this code:\n```python\n{it.prompt.strip()}\n```\n\n{ANSWER}"
+    solution = prefix + it.canonical_solution if it.canonical_solution.strip() else ""
+    tests, prelude = check_suite(it.test), it.prompt[:start]
+    return it.make_problem(it.task_id, prompt, tests, it.entry_point, prelude, prefix=prefix, solution=solution)
+
+
+def _signature(prompt: str, name: str) -> int:
+    """Index of the definition of `name`, decorators included; -1 if there is none."""
+    found = re.search(rf"^(?:async[ \t]+)?def[ \t]+{re.escape(name)}\b", prompt, re.MULTILINE)
+    if found is None:
+        return -1
+    start = found.start()
+    while prompt.startswith("@", above := prompt.rfind("\n", 0, max(start - 1, 0)) + 1, start):
+        start = above
+    return start
+
+
+def program_of(problem: Problem, code: str) -> str:
+    """The program of a fenced answer: `code`, behind the problem's prefix where it is a function's body alone.
+
+    A body may stand at the margin, as answers have it that were dedented. A problem without prefix, or one whose
+    answers are completions (`extract_code` has put the prefix there), takes `code` as it is.
+    """
+    if not problem.prefix or problem.answer == "completion" or _defines(code, problem.entry_point):
+        return code
+    prefix = problem.prefix if problem.prefix.endswith("\n") else problem.prefix + "\n"
+    first = next((line for line in code.split("\n") if line.strip()), " ")
+    return prefix + (code if first[0].isspace() else textwrap.indent(code, "    "))
+
+
+def _defines(code: str, entry_point: str) -> bool:
+    """Whether a line at the margin binds the name that is called."""
+    name = re.escape(entry_point.partition(".")[0].removesuffix("()"))
+    definition = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*(?::[^=\n]*)?=(?!=)"
+    return re.search(definition, code, re.MULTILINE) is not None

@@ -1,0 +1,164 @@
+"""The data card's values (`card.json`): the problems that a preparation read, left out and kept."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from raypoly.core.version import __version__
+from raypoly.data.preparing.candidates import Candidate
+from raypoly.data.preparing.decision_log import STAGES, Decision, StageName
+from raypoly.data.preparing.preparation_folder import influential
+from raypoly.data.preparing.prepare_config import PrepareConfig, SourceConfig
+from raypoly.data.preparing.sources import LoadedSources
+from raypoly.recipes.cppo.gate_plans import GatePlans
+from raypoly.recipes.cppo.plan_proposals import PlanOutcome, funnel
+
+_LEVELS = ("introductory", "easy", "medium", "interview", "medium_hard", "hard", "competition", "very_hard")
+"""Words for difficulty, ascending; others come last."""
+_FEWEST_TOKENS = 16
+
+Decisions = Mapping[StageName, Sequence[Decision]]
+
+
+@dataclass(frozen=True)
+class PreparationResult:
+    """The result of a preparation."""
+
+    config: PrepareConfig
+    loaded: LoadedSources
+    against: LoadedSources | None
+    decisions: Decisions
+    splits: Mapping[str, Sequence[Candidate]]
+    """The splits that are not empty, in the order train, validation, test."""
+    plans: Sequence[PlanOutcome] | None = None
+    """Of the training problems; None where none were asked for."""
+    gate: GatePlans | None = None
+    """Of the same problems."""
+
+    @property
+    def kept(self) -> list[Candidate]:
+        return [it for part in self.splits.values() for it in part]
+
+
+def card_values(result: PreparationResult) -> dict[str, Any]:
+    """The card's values: a function of the problems and the config, without machine or time."""
+    config, decisions, kept = result.config, result.decisions, result.kept
+    days = [it.facts.date for it in kept if it.facts.date]
+    return {
+        "name": config.run.name,
+        "raypoly": __version__,
+        "stages": stage_counts(decisions, _skipped(result)),
+        "sources": _sources(result.loaded, config.sources),
+        "against": {} if result.against is None else _sources(result.against, config.against),
+        "pairs": [{"problem": d.problem_id, **d.facts} for d in decisions["same"] if d.reason],
+        "reasons": _reasons(decisions),
+        "samples": config.sampling.samples,
+        "band": [config.band.low, config.band.high],
+        "passes": _passes(decisions["sampling"]),
+        "prompt_tokens": _tokens(decisions["prompts"], kept, config.generator.max_prompt_tokens),
+        "splits": {name: len(part) for name, part in result.splits.items()},
+        "levels": sorted({_level(it) for it in kept}, key=lambda level: ((*_LEVELS, level).index(level), level)),
+        "difficulty": {name: _counted(map(_level, part)) for name, part in result.splits.items()},
+        "tags": _counted(tag for it in kept for tag in set(it.facts.tags)),
+        "licences": _counted(it.facts.licence or "unknown" for it in kept),
+        "dates": [min(days), max(days)] if days else None,
+        "solutions": sum(it.has_solution for it in kept),
+        **({} if result.plans is None else {"plans": funnel(result.plans, config.plans.methods)}),
+        **({} if result.gate is None else {"gate": result.gate.counts}),
+        "config": influential(config),
+    }
+
+
+def stage_counts(decisions: Decisions, skipped: Collection[StageName] = ()) -> list[dict[str, Any]]:
+    """For each stage the number of problems that it got and kept; `dropped` is None for a skipped stage."""
+    rows, left = [], len(decisions["load"])
+    for name in STAGES:
+        dropped = sum(bool(decision.reason) for decision in decisions[name])
+        told = None if name in skipped else dropped
+        rows.append({"stage": name, "came": left, "dropped": told, "went_on": left - dropped})
+        left -= dropped
+    return rows
+
+
+def _skipped(result: PreparationResult) -> set[StageName]:
+    """Stages that the config leaves out."""
+    skipped: set[StageName] = set()
+    if not any(source.chooses for source in result.config.sources.values()):
+        skipped.add("choose")
+    if not result.config.solutions.check and not result.config.solutions.require:
+        skipped.add("solutions")
+    if not any("tokens" in decision.facts for decision in result.decisions["prompts"]):
+        skipped.add("prompts")
+    if not result.config.sampling.samples:
+        skipped.add("sampling")
+    return skipped
+
+
+def encode_card(values: Mapping[str, Any]) -> bytes:
+    """The bytes of `card.json`."""
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _sources(loaded: LoadedSources, configs: Mapping[str, SourceConfig]) -> dict[str, Any]:
+    used = Counter(decision.facts["source"] for decision in loaded.decisions if not decision.reason)
+    used.subtract(decision.facts["source"] for decision in loaded.choices)
+    return {
+        file.name: {
+            "hub": configs[file.name].hub,
+            "file": configs[file.name].file or ", ".join(path.name for path in file.paths),
+            "revision": file.revision,
+            "licence": configs[file.name].licence,
+            "sha256": file.sha256,
+            "rows": loaded.rows.get(file.name, 0),
+            "used": used[file.name],
+        }
+        for file in loaded.files
+    }
+
+
+def _reasons(decisions: Decisions) -> list[dict[str, Any]]:
+    """Kinds of reasons by stage, the most common first."""
+    found = Counter((name, _kind(d.reason)) for name in STAGES for d in decisions[name] if d.reason)
+    order = sorted(found.items(), key=lambda item: (STAGES.index(item[0][0]), -item[1], item[0][1]))
+    return [{"stage": stage, "reason": reason, "problems": count} for (stage, reason), count in order]
+
+
+def _kind(reason: str) -> str:
+    """A reason without the problem's own part: numbers, ids, and the text after a colon."""
+    words = reason.partition(":")[0].partition(" (")[0].split()
+    return " ".join("N" if any(c.isdigit() for c in word) else word for word in words)
+
+
+def _passes(decisions: Iterable[Decision]) -> dict[str, int]:
+    """Problems by their passes, ascending; unknown ones last."""
+    found = Counter(decision.facts["passes"] for decision in decisions if "passes" in decision.facts)
+    known = {str(passes): found[passes] for passes in sorted(passes for passes in found if passes is not None)}
+    return known | ({"unknown": found[None]} if found[None] else {})
+
+
+def _tokens(decisions: Iterable[Decision], kept: Iterable[Candidate], limit: int) -> dict[str, Any]:
+    """Of the prompts' tokens; `histogram` by the upper end of each bin, a power of two."""
+    facts = [decision.facts for decision in decisions if decision.facts.get("tokens") is not None]
+    bins = Counter(max(_FEWEST_TOKENS, 1 << (it["tokens"] - 1).bit_length()) for it in facts)
+    ordered = sorted(it.prompt_tokens for it in kept if it.prompt_tokens is not None)
+    return {
+        "limit": limit,
+        "counted": len(facts),
+        "over_long": sum(it["tokens"] > limit for it in facts),
+        "cut": sum("tokens_now" in it for it in facts),
+        "kept": [ordered[0], ordered[len(ordered) // 2], ordered[-1]] if ordered else None,
+        "histogram": {str(end): bins[end] for end in sorted(bins)},
+    }
+
+
+def _level(it: Candidate) -> str:
+    return it.facts.difficulty or "unknown"
+
+
+def _counted(values: Iterable[str]) -> dict[str, int]:
+    """The most common first, then by name."""
+    return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,115 @@
+"""A preparation's folder with lease and journal. The same command finds it again.
+
+folder = PreparationFolder.of(config)     # touches nothing
+store, lease = folder.open()              # makes the folder, takes the lease, commits preparation.json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from raypoly.core.config_keys import dotted_values
+from raypoly.core.errors import CorruptData, UsageError
+from raypoly.core.gguf_models import with_sha256
+from raypoly.data.preparing.prepare_config import PrepareConfig
+from raypoly.run.run_folder import open_leased, run_location
+from raypoly.run.run_identity import (
+    config_hash,
+    diff_configs,
+    find_foreign_entry,
+    keys_without_effect,
+    storage_options,
+)
+from raypoly.run.store import Lease, Store, open_store
+from raypoly.run.store.location import Location
+from raypoly.run.store.sealed_json import seal, unseal
+
+_CONFIG_KEY = "preparation.json"
+_INPUTS_KEY = "inputs.json"
+_FREE = keys_without_effect(PrepareConfig)
+_LATER = ("band.", "split.", "plans.held_out", "plans.label", "plans.gate_rows")
+"""Keys that select from samples and answers: another start may change them, and asks for nothing again."""
+
+
+@dataclass(frozen=True)
+class PreparationFolder:
+    """A preparation's place."""
+
+    location: Location
+    config: PrepareConfig
+
+    @classmethod
+    def of(cls, config: PrepareConfig) -> PreparationFolder:
+        """The config's folder. Raises `UsageError` if it can't be used."""
+        config = config.model_copy(update={"model": with_sha256(config.model)})
+        name = f"prepare-{config.run.name}-{config_hash(config)}"
+        return cls(run_location(config.run, name, storage_options(config.of_a_run())), config)
+
+    @property
+    def name(self) -> str:
+        return self.location.name
+
+    @property
+    def uri(self) -> str:
+        return str(self.location)
+
+    def look(self) -> Store:
+        """Open it for reading. Raises `UsageError` if it holds another preparation or none."""
+        store = open_store(self.location, storage_options(self.config.of_a_run()), make=False)
+        _check(store, self.config)
+        return store
+
+    def open(self) -> tuple[Store, Lease]:
+        """Open it for writing. Raises `LeaseHeld` if another driver lives, `UsageError` if it holds something else."""
+        return open_leased(self.location, storage_options(self.config.of_a_run()), "raypoly prepare", self._record)
+
+    def _record(self, store: Store, _: Lease) -> None:
+        _check(store, self.config)
+        if not store.exists(_CONFIG_KEY):
+            store.commit(_CONFIG_KEY, seal(self.config.model_dump(mode="json")))
+
+
+def keep_inputs(store: Store, digests: Mapping[str, str]) -> None:
+    """Record the files' digests (SHA-256, hex) by their config names. At a later start, raise `UsageError` if one has
+    changed."""
+    if not store.exists(_INPUTS_KEY):
+        store.commit(_INPUTS_KEY, seal({"files": digests}))
+    require_inputs(store, digests)
+
+
+def require_inputs(store: Store, digests: Mapping[str, str]) -> None:
+    """Raise `UsageError` if a file is not the one that `keep_inputs` recorded."""
+    known = unseal(store.read(_INPUTS_KEY), store.place(_INPUTS_KEY))["files"]
+    changed = [name for name, digest in digests.items() if known.get(name, digest) != digest]
+    if changed:
+        raise UsageError(
+            f"The file of {changed[0]} is not the one that {store.uri} was begun with: bring the old one back, or add "
+            "run.fresh=true for a new preparation."
+        )
+
+
+def influential(config: PrepareConfig) -> dict[str, Any]:
+    """The dotted keys that affect results, with their values."""
+    return {key: value for key, value in dotted_values(config).items() if key not in _FREE}
+
+
+def _check(store: Store, config: PrepareConfig) -> None:
+    """Raise `UsageError` if the folder does not hold the config's preparation."""
+    if not store.exists(_CONFIG_KEY):
+        strange = find_foreign_entry(store)
+        if strange is not None:
+            raise UsageError(f"run.dir={store.uri} holds {strange} and no preparation: give a new or empty folder.")
+        return
+    try:
+        first = unseal(store.read(_CONFIG_KEY), store.place(_CONFIG_KEY))
+    except CorruptData as error:
+        raise UsageError(f"{error} Restore it, or add run.fresh=true for a new preparation.") from error
+    changes = diff_configs(first, config)
+    refused = [change for change in changes if change.key not in _FREE and not change.key.startswith(_LATER)]
+    if refused:
+        raise UsageError(
+            f"The preparation in {store.uri} was started differently: {'; '.join(map(str, refused))}. "
+            "Use the old values, another run.dir, or run.fresh=true for a new one."
+        )

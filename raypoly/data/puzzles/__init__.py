@@ -1,0 +1,107 @@
+"""Puzzles: small real Python functions with executable tests and hidden resource budgets, generated from a seed.
+
+    load_puzzles(ProblemsConfig(seed=0)).splits["train"][0].prompt
+
+The metadata of a problem says what it was made from (`words`, `call_budget`); nothing of it reaches the policy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+
+from raypoly.core.config import ProblemsConfig
+from raypoly.core.errors import UsageError
+from raypoly.core.seeds import derive
+from raypoly.core.values import Problem, Split, TestSuite
+from raypoly.data.problem_set import ProblemSet, split_by_seed
+from raypoly.data.puzzles.puzzle_budgets import FREE, STEP_LIMIT, Profile, call_budget, draw_profiles
+from raypoly.data.puzzles.puzzle_language import Puzzle, all_puzzles
+from raypoly.data.puzzles.puzzle_solutions import PRELUDE
+
+_SMALL: Mapping[str, Sequence[tuple[int | str, ...]]] = {
+    "n": [(0,), (1,), (2,), (7,), (13,)],
+    "a, b": [(3, 2), (1, 1), (2, 9), (5, 14)],
+    "s": [("",), ("7",), ("0",), ("3141592",), ("86420975",)],
+}
+
+
+def _big(puzzle: Puzzle, rng: random.Random) -> tuple[int | str, ...]:
+    """Arguments of the big test: 96 to 160 elements."""
+    size = rng.randrange(96, 161)
+    if puzzle.source.name == "digits":
+        return ("".join(str(rng.randrange(10)) for _ in range(size)),)
+    if puzzle.source.name == "between":
+        first = rng.randrange(1, 20)
+        return (first, first + size - 1)
+    return (size,)
+
+
+def _suite(puzzle: Puzzle, profile: Profile, rng: random.Random) -> TestSuite:
+    """Small tests, then the big one under the profile's budget."""
+    big = _big(puzzle, rng)
+    calls = [(args, STEP_LIMIT) for args in _SMALL[puzzle.source.parameters]]
+    calls.append((big, call_budget(profile, puzzle, big)))
+    rows = [{"args": list(args), "expected": puzzle.answer(*args), "budget": limits} for args, limits in calls]
+    return TestSuite("calls", json.dumps(rows))
+
+
+def _problem(puzzle: Puzzle, profile: Profile, seed: int) -> Problem:
+    name = hashlib.sha256(puzzle.words.encode()).hexdigest()[:10]
+    return Problem(
+        id=f"puzzle-{name}",
+        prompt=puzzle.prompt,
+        entry_point="f",
+        tests=_suite(puzzle, profile, random.Random(derive(seed, "puzzle tests", puzzle.words))),
+        prelude=PRELUDE,
+        answer="completion",
+        prefix=puzzle.signature,
+        source="puzzles",
+        metadata={"words": puzzle.words, "budget": profile.name},
+    )
+
+
+def load_puzzles(config: ProblemsConfig) -> ProblemSet:
+    """All 924 puzzles, split and given budgets by `config.seed`; each split has every profile in its share.
+
+    Raises `UsageError` where validation and test leave nothing to train on.
+    """
+    parts = split_by_seed(all_puzzles(), config, "puzzle split", "puzzles")
+    splits: dict[Split, Sequence[Problem]] = {}
+    for name, members in parts.items():
+        rng = random.Random(derive(config.seed, "puzzle budgets", name))
+        profiles = draw_profiles(len(members), rng) if config.budgets else [FREE] * len(members)
+        splits[name] = [_problem(p, profile, config.seed) for p, profile in zip(members, profiles, strict=True)]
+    rows = [
+        [name, p.id, p.prompt, p.entry_point, p.tests.hash, p.prelude, p.answer, p.prefix]
+        for name in sorted(splits)
+        for p in splits[name]
+    ]
+    return ProblemSet(splits, hashlib.sha256(json.dumps(rows).encode()).hexdigest())
+
+
+def puzzle_of(problem: Problem) -> Puzzle:
+    """The puzzle that a problem was made from. Raises `UsageError` where it was not made here."""
+    found = find_puzzle(problem)
+    if found is None:
+        raise UsageError(
+            f"No model.path is set, and the tiny model that is trained then reads puzzles alone: problem "
+            f"{problem.id!r} of {problem.source or 'a file'} is none. Set model.path, such as smollm2-q4 "
+            "(docs/models.md), or problems.source=puzzles."
+        )
+    return found
+
+
+def find_puzzle(problem: Problem) -> Puzzle | None:
+    """The puzzle that a problem was made from, if it was made here."""
+    return puzzle_by_words(problem.metadata.get("words", "")) if problem.source == "puzzles" else None
+
+
+def puzzle_by_words(words: str) -> Puzzle | None:
+    """The puzzle that asks for `words`, if there is one."""
+    return _BY_WORDS.get(words)
+
+
+_BY_WORDS = {puzzle.words: puzzle for puzzle in all_puzzles()}

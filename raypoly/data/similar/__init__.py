@@ -1,0 +1,167 @@
+"""Problems that are the same although their rows differ: copies within a data set, and overlap with an evaluation set.
+
+    for pair in find_duplicates(problems):             # raypoly score --problems P.jsonl --duplicates
+        print(pair.dropped.id, pair.kept.id, pair.reason, pair.similarity)
+    contaminated = {pair.dropped.id for pair in find_overlaps(training, evaluation)}
+
+What counts as the same, and how well it is found, is in docs/data.md. The result is a function of the problems alone:
+neither their order nor chance plays a part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from raypoly.core.values import Problem, TestSuite
+from raypoly.data.similar.contrast_words import contrast_of
+from raypoly.data.similar.ngrams import GramHasher, UInt64, jaccard, similar_pairs
+from raypoly.data.similar.problem_names import ProblemNames, are_variants, names_of
+from raypoly.data.similar.statement_words import StatementWords, words_of_prompt
+
+_THRESHOLD = 0.82
+"""Similarity from which two statements are one, if nothing speaks against it. Of the 1890 problems of LeetCodeDataset
+v0.2, the most similar that differ and that only their names tell apart have 0.81."""
+_WITH_NAME = 0.3
+"""The same, where both have the same name as well."""
+_FEWEST_WORDS = 5
+"""A shorter statement says too little to tell problems apart."""
+
+_Reason = Literal["same name", "same statement", "n-grams in common"]
+_Likeness = tuple[_Reason, float | None]
+"""Why two problems are the same, and the Jaccard similarity of their statements' n-grams, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class DuplicatePair:
+    """Two rows of one problem, each without its tests: they may be large, and nothing here compares them."""
+
+    dropped: Problem
+    """The one to leave out: of an overlap, the one of the training set."""
+    kept: Problem
+    reason: _Reason
+    similarity: float | None
+    """0 to 1; None where a statement is missing or too short, and the names alone are the same."""
+
+
+def find_duplicates(problems: Iterable[Problem]) -> list[DuplicatePair]:
+    """A pair for each problem that is not needed beside another, with the most similar of those that are kept; by id.
+
+    Kept is the one with a known solution, then with more tests, then with the longer prompt, then with the smaller id.
+    Problems are gone through in that order, and one is dropped if it is the same as one that is kept: so what is
+    dropped always has its like among what remains, and likeness is not passed on from pair to pair.
+    """
+    everything = _compare_all(problems, GramHasher())
+    partners = _Partners(everything, everything)
+    kept: dict[str, list[_Compared]] = defaultdict(list)
+    pairs = []
+    for it in everything:
+        found = _most_similar(it, (other for place in partners.of(it) for other in kept[place]))
+        if found is None:
+            for place in partners.places(it):
+                kept[place].append(it)
+        else:
+            pairs.append(found)
+    return sorted(pairs, key=lambda pair: (pair.dropped.id, pair.kept.id))
+
+
+def find_overlaps(training: Iterable[Problem], evaluation: Iterable[Problem]) -> list[DuplicatePair]:
+    """A pair for each training problem that the evaluation has too, with the most similar of the evaluation; by id."""
+    hasher = GramHasher()
+    ours, theirs = _compare_all(training, hasher), _compare_all(evaluation, hasher)
+    partners = _Partners(ours, theirs)
+    there: dict[str, list[_Compared]] = defaultdict(list)
+    for it in theirs:
+        for place in partners.places(it):
+            there[place].append(it)
+    pairs = [_most_similar(it, (other for place in partners.of(it) for other in there[place])) for it in ours]
+    return sorted((pair for pair in pairs if pair), key=lambda pair: (pair.dropped.id, pair.kept.id))
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A problem with what is compared of it."""
+
+    problem: Problem
+    """Without its tests, which may be large."""
+    preference: tuple[bool, int, int, str, str, str]
+    """The smaller one is kept: with a known solution, more tests, the longer prompt; then by what they say."""
+    names: ProblemNames
+    statement: StatementWords
+    grams: UInt64
+    """Empty where the statement has fewer than `_FEWEST_WORDS`."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the statement's words, hex; empty where it has too few."""
+        if not self.grams.size:
+            return ""
+        return hashlib.sha256(" ".join(self.statement.words).encode(errors="surrogatepass")).hexdigest()
+
+    @property
+    def name_places(self) -> list[str]:
+        return sorted(f"name {slug}" for slug in self.names.slugs)
+
+
+def _prepare(problem: Problem, hasher: GramHasher) -> _Compared:
+    statement = words_of_prompt("" if problem.tests.kind == "answer" else problem.prompt)
+    words = statement.words if len(statement.words) >= _FEWEST_WORDS else ()
+    tests = problem.tests
+    preference = (
+        not problem.solution, -len(tests.source), -len(problem.prompt), problem.id, problem.prompt, tests.hash
+    )  # fmt: skip
+    light = replace(problem, tests=TestSuite(tests.kind, ""), public_tests=None)
+    return _Compared(light, preference, names_of(problem), statement, hasher.grams(words))
+
+
+class _Partners:
+    """Finds candidates for the same problem: by its names, its statement, and statements near to it."""
+
+    def __init__(self, ours: Sequence[_Compared], theirs: Sequence[_Compared]) -> None:
+        left, right = ({it.digest: it.grams for it in side if it.digest} for side in (ours, theirs))
+        self._near: Mapping[str, list[str]] = defaultdict(list)
+        our_digests, their_digests = list(left), list(right)
+        for i, j in similar_pairs(list(left.values()), list(right.values()), _THRESHOLD):
+            self._near[our_digests[i]].append(their_digests[j])
+
+    def places(self, it: _Compared) -> list[str]:
+        """Its own places."""
+        return [*it.name_places, *([it.digest] if it.digest else [])]
+
+    def of(self, it: _Compared) -> list[str]:
+        """Places of problems that may be the same."""
+        return [*it.name_places, *(self._near.get(it.digest, []) if it.digest else [])]
+
+
+def _compare_all(problems: Iterable[Problem], hasher: GramHasher) -> list[_Compared]:
+    return sorted((_prepare(problem, hasher) for problem in problems), key=lambda it: it.preference)
+
+
+def _most_similar(it: _Compared, others: Iterable[_Compared]) -> DuplicatePair | None:
+    """Of those that are the same problem; the first in order of preference among equals."""
+    found = [(other, likeness) for other in others if (likeness := _likeness_of(it, other)) is not None]
+    if not found:
+        return None
+    other, (reason, similarity) = min(
+        found, key=lambda pair: (1.0 if pair[1][1] is None else -pair[1][1], pair[0].preference)
+    )
+    return DuplicatePair(it.problem, other.problem, reason, similarity)
+
+
+def _likeness_of(one: _Compared, another: _Compared) -> _Likeness | None:
+    """Whether they are one problem; None where they are two. The order of the two does not matter."""
+    if are_variants(one.names, another.names):
+        return None
+    named = bool(one.names.slugs & another.names.slugs)
+    if not one.digest or not another.digest:
+        return ("same name", None) if named else None
+    similarity = 1.0 if one.digest == another.digest else jaccard(one.grams, another.grams)
+    if named and similarity >= _WITH_NAME:
+        return "same name", similarity
+    if similarity < _THRESHOLD or contrast_of(one.statement.all_words, another.statement.all_words):
+        return None
+    return "same statement" if one.digest == another.digest else "n-grams in common", similarity

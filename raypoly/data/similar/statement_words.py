@@ -1,0 +1,149 @@
+"""A problem's statement as words that stay the same when it is copied, laid out anew, or its variables are renamed.
+
+    words_of_prompt(problem.prompt).words   # ("given", "array", "of", "integers", "return", "indices", ...)
+
+Taken away: markup, the frame of a prompt, headings, examples, constraints, code, articles, and the names of variables.
+Names are known from signatures (else from `name = value`), from code spans, and by their look (`maxSum`, `nums[i]`,
+`[start, end]`, one letter).
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from raypoly.data.formats.row_fields import ANSWER, READ_AND_PRINT
+from raypoly.data.similar.sections import cut_sections
+
+_FRAMES = (
+    ANSWER,
+    READ_AND_PRINT,
+    "Complete this code:",
+    "Your code should pass these tests:",
+    # LeetCodeDataset
+    "Please complete the following python code precisely:",
+    "You are an expert Python programmer.",
+    "You will be given a question (problem specification) and will generate a correct Python program that matches the"
+    " specification and passes all tests.",
+    "### Format: You will use the following starter code to write the solution to the problem and enclose your code"
+    " within delimiters.",
+    "### Question:",
+    "### Answer: (use the provided format with backticks)",
+    "English description is not available for the problem. Please switch to Chinese.",
+    # DeepCoder, and prompts in the manner of LiveCodeBench
+    "### Format: Read the inputs from stdin solve the problem and write the answer to stdout (do not directly test on"
+    " the sample inputs). Enclose your code within delimiters as follows. Ensure that when the python program runs, it"
+    " reads the inputs, runs the algorithm and writes output to STDOUT.",
+    # PrimeIntellect
+    "Solve the following coding problem using the programming language python:",
+    "The input will be stdin and you should print your solution to stdout",
+    "Now solve the problem and return the code.",
+    # evalplus and MBPP
+    "You are an expert Python programmer, and here is your task:",
+    "Please provide a self-contained Python script that solves the following problem in a markdown code block:",
+)
+_FRAME = re.compile(
+    "|".join(r"\s+".join(map(re.escape, frame.split())) for frame in sorted(_FRAMES, key=len, reverse=True)),
+    re.IGNORECASE,
+)
+"""Sentences that data sets and loaders put around a statement to make a prompt of it."""
+_BLOCKS = "p|br|div|li|ul|ol|pre|h[1-6]|table|tr|td|th|hr|section|blockquote|center|tbody|thead"
+_INLINE = "sup|sub|code|strong|b|em|i|u|span|font|img|a|var|tt|small|big|kbd|s"
+_ATTRIBUTES = r"""(?:\s+[\w:-]+(?:\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s<>"']+)))*\s*/?"""
+_BLOCK = re.compile(rf"</?(?:{_BLOCKS}){_ATTRIBUTES}>", re.IGNORECASE)
+_CODE_SPAN = re.compile(r"<(code|var|tt|kbd)>([^<>]{1,80})</\1>", re.IGNORECASE)
+_TAG = re.compile(rf"</?(?:{_INLINE}){_ATTRIBUTES}>|<!--.{{0,2000}}?-->", re.IGNORECASE | re.DOTALL)
+_FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)|~~~[^\n~]*\n(.*?)(?:~~~|\Z)", re.DOTALL)
+_TICKS = re.compile(r"`([^`\n]{1,80})`")
+_MATH = re.compile(r"\${1,3}([^$\n]{1,200})\${1,3}")
+_LINK = re.compile(r"!?\[([^\]\n]{0,200})\]\([^)\s]{1,500}\)")
+_POWER = re.compile(r"(?<=\w)(?: ?\^ ?|\*\*|(?<=\d) \*\* (?=\d))[{(]?(-?\w+)[})]?")
+_COMMAND = re.compile(r"\\(?:[a-zA-Z]+|[^a-zA-Z\s])")
+_SIGNATURE = re.compile(r"\bdef\s+\w+\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+_PARAMETER = re.compile(r"(?:^|,)\s*\*{0,2}([^\W\d]\w*)\s*(?=[:=,]|$)")
+_DOCSTRING = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
+_DOCTEST = re.compile(r"^[ \t]*>>>.*(?:\n(?![ \t]*>>>|[ \t]*$).*)*", re.MULTILINE)
+_CODE_LINE = re.compile(
+    r"^[ \t]*(?:class\s+\w+\b.*:|(?:async )?def\s+\w+\s*\(.*|from [\w.]+ import .*|import [\w., ]+)$", re.MULTILINE
+)
+_ASSIGNED = re.compile(r"(?:^|[,:;(])\s*([^\W\d]\w*)\s*=(?!=)", re.MULTILINE)
+_INDEXED = re.compile(r"\b([^\W\d]\w*)(?=\[|\.(?:length|size|val)\b)")
+_LISTED = re.compile(r"\[\s*([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)+)\s*\]")
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_LOOKS = re.compile(r"[a-z]+[A-Z]\w*|[^\W\d_]\w*_\w+|[^\W\d_]+\d+\w*|[^\W\d_]")
+_COEFFICIENT = re.compile(r"(\d+)(?!(?:st|nd|rd|th)$)[^\W\d]+")
+_IDEOGRAMS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+_TOKEN = re.compile(rf"[{_IDEOGRAMS}]|[^\W{_IDEOGRAMS}]+")
+_APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
+_WORD = re.compile(r"[^\W\d_]")
+_ARTICLES = frozenset({"a", "an", "the"})
+
+
+@dataclass(frozen=True)
+class StatementWords:
+    """A statement's words, with and without names of variables."""
+
+    words: tuple[str, ...]
+    """Without names of variables."""
+    all_words: tuple[str, ...]
+    """With those that are words of a language: `preorder` may be both."""
+
+
+def words_of_prompt(prompt: str) -> StatementWords:
+    """The statement within a prompt; without a word where there is none. Takes any text."""
+    text, spans, blocks = strip_markup(prompt)
+    code = "\n".join(blocks)
+    docstrings = "\n".join(_DOCTEST.sub("", first or second) for first, second in _DOCSTRING.findall(code))
+    outside = _FRAME.sub(" ", text)
+    if not _WORD.search(f"{outside}{docstrings}") and not _CODE_LINE.search(code):
+        outside = _FRAME.sub(" ", code)
+    text = _APOSTROPHE.sub("", f"{outside}\n{docstrings}")
+    variables = set(_variables(code, text, spans))
+    tokens = [token for token in _TOKEN.findall(cut_sections(_CODE_LINE.sub("", text))) if not _is_name(token)]
+    return StatementWords(
+        tuple(_words(token for token in tokens if token not in variables)), tuple(_words(iter(tokens)))
+    )
+
+
+def strip_markup(text: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """(Text in lines, spans, fenced blocks of code, which are no part of the text) of HTML, Markdown or LaTeX.
+
+    A span was set as code or mathematics within a line: mostly names of variables. Tags that no browser knows (`i <n`)
+    are text. Powers lose their mark (`10^5`, `10**5`, `10<sup>5</sup>` and `10⁵` are `105`): some data sets lost it.
+    """
+    text = _BLOCK.sub("\n", _CODE_SPAN.sub(r"`\2`", text))
+    text = html.unescape(_TAG.sub("", text))
+    text = unicodedata.normalize("NFKC", _TAG.sub("", _BLOCK.sub("\n", text)))
+    text = "".join(c for c in text.replace("\r", "\n") if c.isascii() or unicodedata.category(c) != "Cf")
+    code = tuple(first or second for first, second in _FENCE.findall(text))
+    text = _FENCE.sub("\n", text)
+    spans = (*_TICKS.findall(text), *_MATH.findall(text))
+    text = _MATH.sub(r" \1 ", _LINK.sub(r"\1", text.replace("`", "")))
+    return _COMMAND.sub(" ", _POWER.sub(r"\1", text)), spans, code
+
+
+def _words(tokens: Iterator[str]) -> Iterator[str]:
+    for token in tokens:
+        token = _COEFFICIENT.sub(r"\1", token)
+        for word in token.casefold().split("_"):
+            if word and word not in _ARTICLES:
+                yield sys.intern(word)  # statements share most of theirs
+
+
+def _is_name(token: str) -> bool:
+    """By its look, whatever the text says of it; an ideogram is a word."""
+    return bool(_LOOKS.fullmatch(token)) and not re.match(f"[{_IDEOGRAMS}]", token)
+
+
+def _variables(code: str, text: str, spans: tuple[str, ...]) -> Iterator[str]:
+    parameters = [name for found in _SIGNATURE.findall(f"{code}\n{text}") for name in _PARAMETER.findall(found)]
+    yield from parameters or _ASSIGNED.findall(text)
+    for span in spans:
+        yield from _IDENTIFIER.findall(span) if not re.search(r"\w\s+\w", span) else ()
+    yield from _INDEXED.findall(text)
+    for names in _LISTED.findall(text):
+        yield from _IDENTIFIER.findall(names)

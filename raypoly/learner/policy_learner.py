@@ -1,0 +1,396 @@
+"""The learner (the trainer of the policy model): gradients of a loss over packed responses, AdamW in fp32.
+
+    learner.begin(step, Normalisers(prompts=20, rollouts=8, t_max=56))
+    learner.accumulate(rows)          # as often as groups are ready, in prompt order
+    learner.update()                  # clip, optimizer step; only between mini-batches of a step
+    stats = learner.apply()           # the step's last update; the weight version goes up by one
+
+It does not know the objective: rows are tokens, an advantage, and the sampler's log-probabilities. A loss may have a
+head, which is trained and saved with the model. With several ranks, each rank has such an object, gets the same calls
+with the same rows, and returns the same results (`raypoly.learner.ranks`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from raypoly.algorithms.losses.aggregation import Normalisers, final_factor, response_weight
+from raypoly.algorithms.losses.loss import Loss
+from raypoly.algorithms.losses.loss_tokens import Tokens
+from raypoly.core.config import ModelConfig, TrainConfig
+from raypoly.core.errors import UsageError
+from raypoly.core.seeds import derive
+from raypoly.core.values import Float32, Int32
+from raypoly.learner.adapters import add_adapters, merged_weights
+from raypoly.learner.checkpoint_state import CheckpointState
+from raypoly.learner.compiled_layers import prepare_layers
+from raypoly.learner.cross_logprobs import compute_cross_logprobs
+from raypoly.learner.learning_rate import learning_rate
+from raypoly.learner.logprobs import CPU_CHUNK_MIB
+from raypoly.learner.loss_heads import make_head, run_head
+from raypoly.learner.loss_sums import LossSums, check_mismatch
+from raypoly.learner.packing import MicroBatch, RankPartitioner, pack
+from raypoly.learner.policy_model import (
+    ModelOutputs,
+    describe_rows,
+    forward,
+    is_packed,
+    load_model,
+    pretrained_config,
+    pretrained_files,
+)
+from raypoly.learner.ranks import ONE, Ranks, device
+from raypoly.learner.reference_model import ReferenceModel
+from raypoly.learner.snapshots import Snapshot
+from raypoly.learner.training_rows import TrainingRow
+from raypoly.learner.update_stats import UpdateStats
+from raypoly.learner.weight_hash import weight_hash
+
+_MODEL = ModelConfig.model_validate({})
+_BLANK = TrainingRow(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), 0.0, 0)
+"""The row of a rank without rows, which must take part so that others get whole weights. It has no gradient."""
+
+
+@dataclass(frozen=True)
+class _Update:
+    """One finished optimizer step."""
+
+    sums: LossSums
+    """Of all ranks."""
+    loss: float
+    norm: float
+    """Of the gradient, before clipping."""
+
+
+@dataclass
+class _StepInProgress:
+    normalisers: Normalisers
+    partition: RankPartitioner
+    sums: LossSums = field(default_factory=LossSums)
+    """Of this rank, since the last update."""
+    all_tokens: int = 0
+    """Of all ranks, since the last update."""
+    sampled_by: set[int] = field(default_factory=set)
+    """The weight versions of the rows."""
+    updates: list[_Update] = field(default_factory=list)
+
+
+class PolicyLearner:
+    """Owns the fp32 master weights and the optimizer. One thread uses it."""
+
+    def __init__(
+        self,
+        model_path: Path,
+        config: TrainConfig,
+        loss: Loss,
+        temperature: float,
+        model: ModelConfig = _MODEL,
+        ranks: Ranks = ONE,
+    ) -> None:
+        torch.set_num_threads(config.threads)
+        self._config, self._loss, self._temperature, self._ranks = config, loss, temperature, ranks
+        self._device = device()
+        torch.use_deterministic_algorithms(self.exact)
+        # Filling takes a twentieth of an update.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        self._bf16 = model.dtype == "bfloat16"
+        self._model = load_model(model_path, self._device, self._bf16)
+        self._adapters = model.lora_rank is not None
+        if model.lora_rank is not None:
+            add_adapters(self._model, model.lora_rank, model.lora_alpha, derive(config.seed, "adapters"))
+        layers = prepare_layers(self._model, self._bf16, config.activation_checkpointing, config.compile)
+        self.rows = "; ".join(filter(None, [describe_rows(self._model), layers]))
+        """How rows go through the model, in a sentence."""
+        hidden_size = self._model.get_output_embeddings().weight.shape[1]
+        self._head = make_head(loss, hidden_size, derive(config.seed, "loss head"))
+        ranks.shard(self._model, self._bf16)
+        if self._head is not None:
+            ranks.shard(self._head.to(self._device), bf16=False)
+        self._reference: ReferenceModel | None = None
+        if "reference" in loss.needs:
+            self._reference = ReferenceModel(load_model(model_path, self._device, self._bf16))
+            ranks.shard(self._reference.model, self._bf16)
+        self._optimizer = torch.optim.AdamW(
+            self._groups(),
+            lr=config.lr,
+            betas=config.betas,
+            weight_decay=config.weight_decay,
+            foreach=self._device.type == "cpu",
+            fused=self._device.type == "cuda",  # foreach holds another copy of all weights
+        )
+        self._peaks = [group["lr"] for group in self._optimizer.param_groups]
+        self.version = 0
+        self._step: _StepInProgress | None = None
+        hashed = self._device.type != "cpu"
+        self._state = CheckpointState(self._model, self._optimizer, ranks, self._adapters, self._head, hashed)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the same rows always give the same bits: on a CPU, not on a GPU."""
+        return self._device.type == "cpu"
+
+    @property
+    def midway(self) -> bool:
+        """Whether the weights have no version: between the first and the last update of a step."""
+        return self._step is not None and bool(self._step.updates)
+
+    @property
+    def reference_digest(self) -> str | None:
+        """SHA-256 of the reference model's weights; None if the loss needs no reference."""
+        return None if self._reference is None else self._reference.digest
+
+    def begin(self, step: int, normalisers: Normalisers) -> None:
+        """Start this step and drop an interrupted one's gradients. `step` must be the current version."""
+        if step != self.version:
+            raise ValueError(f"step {step} needs weights of version {step}, the learner has {self.version}")
+        self._check_between_steps()
+        self._optimizer.zero_grad(set_to_none=True)
+        train, warmup = self._config, self._config.warmup_steps
+        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
+            group["lr"] = learning_rate(step, peak, train.schedule, warmup, begin=warmup, end=train.horizon)
+        self._step = _StepInProgress(normalisers, self._partition())
+
+    def accumulate(self, rows: Sequence[TrainingRow]) -> None:
+        """Add the gradients of these rows, which come in prompt and rollout order, in pieces of any size.
+
+        Raises `UsageError` for a given response under a loss that reads the sampler's log-probabilities.
+        """
+        step = self._started()
+        if self._loss.needs_sampler and any(row.given for row in rows):
+            raise UsageError(
+                f"Step {self.version} has responses that were given, not sampled, and the loss "
+                f"{type(self._loss).__name__} weighs tokens by the ratio to their sampler: set "
+                "loss.name=policy_gradient loss.importance_cap=null, without loss.mask_low and loss.mask_high."
+            )
+        step.all_tokens += sum(len(row.tokens) for row in rows)
+        step.sampled_by.update(row.weight_version for row in rows)
+        wanted = [row for row in rows if row.advantage != 0.0 or self._loss.zero_advantage_matters]
+        for mine in step.partition.add([row for row in wanted if len(row.tokens)]):
+            self._backward(mine)
+
+    def update(self) -> None:
+        """Clip the gradient since the last update and make an optimizer step. The training step goes on.
+
+        Raises `WeightsMismatch` as `check_mismatch` does, `FloatingPointError` for a gradient that is not finite.
+        """
+        step = self._started()
+        for mine in step.partition.flush():
+            self._backward(mine)
+        sums, *others = self._ranks.gather(step.sums)
+        for other in others:
+            sums.merge(other)
+        if sums.sampled and not step.updates:  # later updates are off-policy on purpose
+            check_mismatch(sums.measured(), self._config.max_mismatch, self.version, step.sampled_by)
+        factor = final_factor(self._loss.config.aggregation, step.all_tokens)
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
+        for parameter in parameters:
+            if parameter.grad is None:  # AdamW would skip it; a step without gradient still decays its moments
+                parameter.grad = torch.zeros_like(parameter)
+            elif factor != 1.0:
+                parameter.grad.mul_(factor)
+        norm = self._clip(parameters)
+        if not math.isfinite(norm):
+            raise FloatingPointError(f"step {self.version}: the gradient norm is {norm}; lower train.lr")
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._state.mark_changed()
+        step.updates.append(_Update(sums, sums.loss * factor, norm))
+        step.sums, step.all_tokens = LossSums(), 0
+
+    def apply(self) -> UpdateStats:
+        """Make the step's last update and increase the version. The stats cover all its updates: sums over tokens, and
+        means of loss and norm."""
+        self.update()
+        updates, self._step = self._started().updates, None
+        self.version += 1
+        sums = updates[0].sums
+        for update in updates[1:]:
+            sums.merge(update.sums)
+        return UpdateStats(
+            version=self.version,
+            weight_digest=self.digest(),
+            loss=sum(update.loss for update in updates) / len(updates),
+            grad_norm=sum(update.norm for update in updates) / len(updates),
+            clipped=any(update.norm > self._config.max_grad_norm for update in updates),
+            entropy=sums.entropy / sums.tokens if sums.tokens else math.nan,
+            rows=sums.rows,
+            tokens=sums.tokens,
+            measured=sums.measured(),
+            lr=self._optimizer.param_groups[0]["lr"],
+        )
+
+    def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
+        """Log-probabilities, float32 [T], of `tokens` after `prompt_tokens` under the current weights."""
+        row = TrainingRow(prompt_tokens, tokens, np.zeros(len(tokens), np.float32), 0.0, self.version)
+        with torch.no_grad():
+            logp_T = self._forward(self._model, pack([row]), temperature).logp_T
+        out: Float32 = logp_T.cpu().numpy().astype(np.float32)
+        return out
+
+    def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
+        """Log-probabilities of each response behind each prompt, float32 [P, T], under the current weights and the
+        training temperature. Ranks other than 0 return ()."""
+
+        def forward(rows: Sequence[TrainingRow]) -> Float32:
+            with torch.no_grad():
+                logp_T = self._forward(self._model, pack(rows or [_BLANK]), self._temperature).logp_T
+            out: Float32 = logp_T[: sum(len(row.tokens) for row in rows)].cpu().numpy().astype(np.float32)
+            return out
+
+        return compute_cross_logprobs(prompts, responses, self._partition(), self._ranks, forward)
+
+    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The current whole weights by transformers name, adapters merged, float32, one at a time. They are not copies:
+        do not write to them."""
+        return merged_weights(self._model, self._ranks.whole)
+
+    def whole_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """`weights`; in `model.dtype` where there are several ranks, which hold copies until an engine has them."""
+        dtype = torch.bfloat16 if self._bf16 and self._ranks.size > 1 else torch.float32
+        return ((name, tensor.to(dtype)) for name, tensor in self.weights())
+
+    def release(self) -> None:
+        """Free the last step's gradients and the memory that CUDA's allocator keeps."""
+        if self._step is None:
+            self._optimizer.zero_grad(set_to_none=True)
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def export(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+        """Copies of `weights` on the host; empty on ranks other than 0."""
+        return {name: array.copy() for name, array in self.host_weights().items()}
+
+    def host_weights(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+        """`weights` on the host, not copied where they are there; empty on ranks other than 0. There tied weights are
+        one array, which is then sent once."""
+        hosts = {name: tensor.cpu() for name, tensor in self.weights() if self._ranks.rank == 0}
+        arrays = {(host.data_ptr(), host.shape): host.numpy() for host in hosts.values()}
+        return {name: arrays[host.data_ptr(), host.shape] for name, host in hosts.items()}
+
+    def weight_hashes(self) -> dict[str, str]:
+        """`weight_hash` of each of `weights` in `model.dtype`; empty on ranks other than 0."""
+        dtype = torch.bfloat16 if self._bf16 else torch.float32
+        return {name: weight_hash(tensor, dtype) for name, tensor in self.weights() if self._ranks.rank == 0}
+
+    def digest(self) -> str:
+        """`weight_digest` of the trained weights (all, or the adapters); on a GPU the one of hashes."""
+        return self._state.digest()
+
+    def save_pretrained(self) -> dict[str, bytes]:
+        """The files of a Hugging Face folder with these weights (no tokenizer); none on ranks other than 0."""
+        first = self._ranks.rank == 0
+        weights = {name: tensor.cpu() for name, tensor in self.weights() if first}
+        return pretrained_files(self._model, weights) if first else {}
+
+    def pretrained_config(self) -> dict[str, bytes]:
+        """The files that a Hugging Face folder needs beside these weights in float32 (no tokenizer)."""
+        return pretrained_config(self._model)
+
+    def snapshot(self) -> Snapshot:
+        """A copy on the host of this rank's part of a checkpoint: whole tensors. Later updates don't change it."""
+        self._check_between_steps()
+        return self._state.snapshot(self.version, self.reference_digest)
+
+    def save(self) -> dict[str, bytes]:
+        """This rank's part of a checkpoint, for `load`."""
+        return dict(self.snapshot().parts())
+
+    def load(self, *parts: Mapping[str, bytes]) -> None:
+        """Load the parts that `save` returned on any number of ranks. Each part goes to one of the loading ranks.
+
+        Raises `CorruptData` if the weights differ from the saved ones, `UsageError` if the model or the reference
+        model is another one.
+        """
+        self.version = self._state.load(parts, self._check_reference)
+        self._step = None
+
+    def _check_reference(self, known: str | None) -> None:
+        if self._reference is not None:
+            self._reference.check(known)
+
+    def _check_between_steps(self) -> None:
+        if self.midway:
+            raise RuntimeError(f"step {self.version} is midway between its updates, and can only go on")
+
+    def _started(self) -> _StepInProgress:
+        if self._step is None:
+            raise RuntimeError("begin() comes before accumulate() and apply()")
+        return self._step
+
+    def _partition(self) -> RankPartitioner:
+        padded = not is_packed(self._model)
+        return RankPartitioner(self._config.token_budget, self._ranks.rank, self._ranks.size, padded)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """The optimizer's groups: the model's parameters, and the head's with their own learning rate."""
+        modules = [self._model] if self._head is None else [self._model, self._head]
+        groups: list[dict[str, Any]] = [{"params": [p for p in m.parameters() if p.requires_grad]} for m in modules]
+        if self._head is not None:
+            groups[1]["lr"] = self._loss.head_lr or self._config.lr
+        return groups
+
+    def _forward(
+        self, model: PreTrainedModel, batch: MicroBatch, temperature: float, prompts: bool = False
+    ) -> ModelOutputs:
+        """`forward` with whole weights."""
+        chunk_mib = self._config.logits_mib
+        if self._device.type == "cpu":
+            chunk_mib = min(chunk_mib, CPU_CHUNK_MIB)
+        return self._ranks.run(model, forward, batch, temperature, self._bf16, chunk_mib, prompts)
+
+    def _tokens(self, batch: MicroBatch) -> Tokens:
+        """The loss's view of these rows."""
+        reference_logp_T = None
+        if self._reference is not None:  # first, before activations are kept for the backward pass
+            with torch.no_grad():
+                reference_logp_T = self._forward(self._reference.model, batch, self._temperature).logp_T
+        needs = self._loss.needs
+        logp_T, entropy_T, prompt_SH = self._forward(self._model, batch, self._temperature, "prompt_hidden" in needs)
+        head_S = None
+        if self._head is not None and prompt_SH is not None:
+            head_S = self._ranks.run(self._head, run_head, prompt_SH)
+        device, response_T = logp_T.device, batch.row_of.to(logp_T.device)
+        return Tokens(
+            logp_T=logp_T,
+            sampler_logp_T=batch.sampler_logprobs.to(device),
+            advantage_T=batch.advantages.to(device)[response_T],
+            response_T=response_T,
+            length_S=torch.tensor(batch.lengths, device=device),
+            entropy_T=entropy_T if "entropy" in needs else entropy_T.detach(),
+            reference_logp_T=reference_logp_T,
+            prompt_hidden_SH=prompt_SH,
+            head_S=head_S,
+        )
+
+    def _backward(self, rows: Sequence[TrainingRow]) -> None:
+        """Add a micro-batch's gradient and sums. Without rows the pass adds nothing."""
+        step = self._started()
+        if not rows:
+            blank = self._tokens(pack([_BLANK]))
+            nothing = 0.0 * blank.logp_T.sum()
+            if blank.head_S is not None:
+                nothing = nothing + 0.0 * blank.head_S.sum()
+            nothing.backward()  # type: ignore[no-untyped-call]
+            return
+        batch = pack(rows)
+        tokens, aggregation = self._tokens(batch), self._loss.config.aggregation
+        weights = [response_weight(aggregation, length, step.normalisers) for length in batch.lengths]
+        weight_T = torch.tensor(weights, dtype=tokens.logp_T.dtype, device=tokens.logp_T.device)[tokens.response_T]
+        loss = (self._loss.total(tokens) * weight_T).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        step.sums.add(tokens, self._loss, float(loss.detach()))
+
+    def _clip(self, parameters: Sequence[torch.nn.Parameter]) -> float:
+        """Scale the gradients down to `max_grad_norm` if their norm is larger. Returns the norm before."""
+        found = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        norm = self._ranks.whole(found)
+        torch.nn.utils.clip_grads_with_norm_(parameters, self._config.max_grad_norm, norm)
+        return float(norm)

@@ -1,0 +1,225 @@
+"""The policy's model as the learner trains it: float32 weights, packed or padded rows, no dropout.
+
+    model = load_model(path, device, bf16=True)
+    logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
+    logp_T, entropy_T, prompt_hidden_SH = forward(model, batch, 1.0, bf16=True, prompts=True)
+
+Rows are packed, a prompt that neighbours share once, where every layer can (full attention, sliding windows). Else, as
+with linear or recurrent layers, each row is a prompt and its response, padded on the right to one length, and goes
+through the model's own attention: a causal layer shows no token what comes after it, so this needs no mask. Loading
+finds out by comparing, and refuses a model that would be computed wrongly both ways.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Module, ModuleList
+from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+from raypoly.core.errors import UsageError
+from raypoly.learner.attention import PACKED, ScoresChanged, attend
+from raypoly.learner.logprobs import CHUNK_MIB, token_logprobs
+from raypoly.learner.loss_heads import prompt_means
+from raypoly.learner.packing import MicroBatch, pack
+from raypoly.learner.training_rows import TrainingRow
+
+TOLERANCE = {False: 1e-3, True: 0.5}
+"""The most `logprob_distance` of two ways to compute the same, without and with bf16. The check without is the strict
+one; a mistake that bf16 alone brings out moves every token by more than this."""
+
+_LEAST, _MOST = 70, 2048
+"""Tokens of the longest row of a check: more than a chunk of linear attention (64), and at most this many to see past a
+window. A wider window is checked for what is within it."""
+
+AttentionInterface.register(PACKED, attend)
+
+
+class ModelOutputs(NamedTuple):
+    """The results of one pass over a micro-batch."""
+
+    logp_T: Tensor
+    entropy_T: Tensor
+    prompt_hidden_SH: Tensor | None
+    """[B, H]: mean of the last hidden states of each row's prompt; None without `prompts`."""
+
+
+def load_model(path: Path, device: torch.device, bf16: bool = False) -> PreTrainedModel:
+    """A causal language model with float32 weights, checked for training in float32 and, with `bf16`, in bf16.
+
+    Its rows are packed if that gives its own log-probabilities, else padded. Raises `UsageError` if both ways differ
+    from its own, or for a mixture of experts.
+    """
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).to(device)
+    if any(name.rpartition(".")[2] == "experts" for name, _ in model.named_modules()):
+        raise UsageError(
+            f"This model ({type(model).__name__}) is a mixture of experts, whose routing and balancing loss the "
+            "learner does not train: set model.path to a dense model."
+        )
+    for module in model.modules():  # the gradient must be of the sampling policy
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+    _choose_attention(model, bf16)
+    return model.train()
+
+
+def is_packed(model: PreTrainedModel) -> bool:
+    """Whether the model's rows are packed, with shared prompts; else they are padded."""
+    return bool(model.config._attn_implementation == PACKED)
+
+
+def describe_rows(model: PreTrainedModel) -> str:
+    """How rows go through this model, in a sentence."""
+    name, window = type(model).__name__.removeprefix("FSDP"), _window(model.config.get_text_config())
+    if not is_packed(model):
+        return f"{name}: rows padded to one length, prompt computed for each response"
+    unchecked = f" (nothing was checked beyond a window of {window:,} tokens)" if _LEAST + window > _MOST else ""
+    return f"{name}: rows packed, prompts shared{unchecked}"
+
+
+def _choose_attention(model: PreTrainedModel, bf16: bool) -> None:
+    """Set the first attention that agrees with the model's own: packed; with padded rows PyTorch's, then eager."""
+    ways = [PACKED, str(model.config._attn_implementation), "eager"]
+    while ways:
+        try:
+            model.set_attn_implementation(ways.pop(0))
+            for precision in sorted({False, bf16}):
+                check_model(model, precision)
+            return
+        except ScoresChanged:
+            ways = ["eager"]
+        except (UsageError, TypeError, ValueError):  # a model that takes no segments raises the latter two
+            if not ways:
+                raise
+
+
+def response_logprobs(
+    model: PreTrainedModel, batch: MicroBatch, temperature: float, bf16: bool, chunk_mib: int = CHUNK_MIB
+) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy of the response tokens, float32 [T] each (float64 for a float64 model).
+
+    With `bf16` matrices are multiplied in bfloat16; weights, their gradients and all that is summed stay float32.
+    """
+    logp_T, entropy_T, _ = forward(model, batch, temperature, bf16, chunk_mib)
+    return logp_T, entropy_T
+
+
+def forward(
+    model: PreTrainedModel,
+    batch: MicroBatch,
+    temperature: float,
+    bf16: bool,
+    chunk_mib: int = CHUNK_MIB,
+    prompts: bool = False,
+) -> ModelOutputs:
+    """`response_logprobs`, and with `prompts` the mean hidden state of each row's prompt."""
+    device = model.device
+    # Each weight is used once: a cache of rounded weights would only cost memory.
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16, cache_enabled=False):
+        hidden_SH = _hidden_packed(model, batch) if is_packed(model) else _hidden_padded(model, batch)
+        hidden_TH = hidden_SH.index_select(0, batch.predicts.to(device))
+        head_VH, config = model.get_output_embeddings().weight, model.config.get_text_config()
+        divisor, cap = temperature * _logit_divisor(config), getattr(config, "final_logit_softcapping", None)
+        logp_T, entropy_T = token_logprobs(hidden_TH, head_VH, batch.targets.to(device), divisor, chunk_mib, cap)
+    return ModelOutputs(logp_T, entropy_T, prompt_means(hidden_SH, batch.segments) if prompts else None)
+
+
+def _window(config: PreTrainedConfig) -> int:
+    """Tokens of the model's sliding window; 0 without one."""
+    return getattr(config, "sliding_window", None) or 0
+
+
+def _logit_divisor(config: PreTrainedConfig) -> float:
+    """What the model divides its logits by (Granite), or the inverse of what it multiplies them by (Cohere)."""
+    divided, multiplied = getattr(config, "logits_scaling", None), getattr(config, "logit_scale", None)
+    return float(divided or 1.0) / float(multiplied or 1.0)
+
+
+def _hidden_packed(model: PreTrainedModel, batch: MicroBatch) -> Tensor:
+    """Last hidden states, [S, H]."""
+    device = model.device
+    hidden_1SH: Tensor = model.base_model(
+        batch.input_ids.to(device),
+        position_ids=batch.positions.to(device),
+        segments=batch.segments.to(device),
+        use_cache=False,
+    ).last_hidden_state
+    return hidden_1SH[0]
+
+
+def _hidden_padded(model: PreTrainedModel, batch: MicroBatch) -> Tensor:
+    """Last hidden states, [S, H]."""
+    index_BL, place_S = batch.segments.padded()
+    ids_BL = batch.input_ids[0][index_BL].to(model.device)
+    hidden_BLH: Tensor = model.base_model(ids_BL, use_cache=False).last_hidden_state
+    return hidden_BLH.flatten(0, 1).index_select(0, place_S.to(model.device))
+
+
+def pretrained_config(model: PreTrainedModel) -> dict[str, bytes]:
+    """The files that a Hugging Face folder needs beside this model's weights in float32 (no tokenizer)."""
+    config = copy.deepcopy(model.config)
+    config.architectures, config.dtype = [type(model).__name__.removeprefix("FSDP")], torch.float32
+    files = {"config.json": config.to_json_string().encode()}
+    if model.can_generate():
+        files["generation_config.json"] = model.generation_config.to_json_string().encode()
+    return files
+
+
+def pretrained_files(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> dict[str, bytes]:
+    """The files of a Hugging Face folder with this model and these weights (no tokenizer)."""
+    state = dict(weights)
+    for name, tied_to in (model.all_tied_weights_keys or {}).items():  # so that it is saved once
+        state[name] = state[tied_to]
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder, state_dict=state)
+        return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+
+
+def layers_of(model: Module) -> list[Module]:
+    """The decoder's layers, in order: the longest list of modules in the model."""
+    lists = [list(module) for module in model.modules() if isinstance(module, ModuleList)]
+    return max(lists, key=len, default=[])
+
+
+def logprob_distance(one_T: Tensor, other_T: Tensor, bf16: bool) -> float:
+    """Largest |difference| of a log-probability; with bf16, whose rounding moves single ones by 0.5, the mean."""
+    apart_T = (one_T - other_T).abs()
+    return float(apart_T.mean() if bf16 else apart_T.max())
+
+
+def check_model(model: PreTrainedModel, bf16: bool) -> None:
+    """Compare rows of unequal lengths, some behind one prompt, with the model's own attention and logits in float32.
+
+    This detects a bias on logits, attention with a cap or sinks, layers in which packed rows see each other, and
+    dropout. Raises `UsageError`.
+    """
+    way, config = model.config._attn_implementation, model.config.get_text_config()
+    window = _window(config)
+    length = _LEAST + (window if _LEAST + window <= _MOST else 0)
+    length = min(length, getattr(config, "max_position_embeddings", None) or length)
+    tokens = np.arange(length, dtype=np.int32) % config.vocab_size
+    spans = [(1, length), (length // 2, length), (length // 2, length), (length // 2, length - length // 4)]
+    rows = [TrainingRow(tokens[:cut], tokens[cut:end], np.zeros(end - cut, np.float32), 0.0, 0) for cut, end in spans]
+    with torch.no_grad():
+        got, _ = response_logprobs(model.train(), pack(rows), 1.0, bf16)
+        model.eval().set_attn_implementation("eager")
+        ids_1L = torch.from_numpy(tokens.astype(np.int64))[None].to(model.device)
+        logits_LV = model(ids_1L, use_cache=False).logits[0, :-1]
+        model.set_attn_implementation(way)
+    own = logits_LV.log_softmax(-1).gather(1, ids_1L[0, 1:, None]).squeeze(1)
+    off = logprob_distance(got, torch.cat([own[cut - 1 : end - 1] for cut, end in spans]), bf16)
+    if not off <= TOLERANCE[bf16]:
+        raise UsageError(
+            f"The learner does not compute this model ({type(model).__name__}) as transformers does: "
+            f"log-probabilities are off by {off:.2g}; Qwen, Llama, Mistral and Gemma models are known to agree."
+        )

@@ -1,0 +1,64 @@
+"""The ranks (processes) of a learner. `Ranks` is a single rank; `raypoly.learner.sharding` has several.
+
+    learner = PolicyLearner(path, config, loss, temperature, model, ranks)     # in each of ranks.size processes
+
+The learner calls its ranks for all that depends on their number: which weights are here, which rank computes which rows
+and writes which files. A single rank returns its arguments and makes no process group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Concatenate, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from raypoly.learner.snapshots import host_copy, weight_digest
+
+T = TypeVar("T")
+P = ParamSpec("P")
+M = TypeVar("M", bound=Module)
+
+
+class Ranks:
+    """A single rank. Several ranks all call the same methods in the same order."""
+
+    rank = 0
+    size = 1
+
+    def shard(self, model: Module, bf16: bool) -> None:
+        """Keep only this rank's part of the model's weights."""
+
+    def run(self, model: M, function: Callable[Concatenate[M, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function(model, ...)` with whole weights, also in its backward pass."""
+        return function(model, *args, **kwargs)
+
+    def whole(self, tensor: Tensor) -> Tensor:
+        """The whole tensor, of which each rank has a part."""
+        return tensor
+
+    def gather(self, value: T) -> list[T]:
+        """Each rank's value, in rank order."""
+        return [value]
+
+    def digest(self, weights: Mapping[str, Tensor], hashed: bool) -> str:
+        """`weight_digest` of the whole weights."""
+        return weight_digest(weights, hashed)
+
+    def owned_copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Copies on the host of the whole tensors that this rank writes. Each tensor is written by one rank."""
+        return {name: host_copy(tensor) for name, tensor in tensors.items()}
+
+    def distribute(self, found: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """This rank's parts of all tensors that ranks have read. `found`: whole tensors that this rank has read."""
+        yield from ((name, found[name]) for name in sorted(found))
+
+
+ONE = Ranks()
+
+
+def device() -> torch.device:
+    """The device on which a learner computes."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,0 +1,64 @@
+"""Training rows: one response each, with its advantage and the log-probabilities of its sampler. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from raypoly.core.values import Float32, Float64, Group, Int32, Rollout
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """One response, without objective, reward or label."""
+
+    prompt_tokens: Int32
+    tokens: Int32
+    sampler_logprobs: Float32
+    """float32 [T]: of `tokens`, by the engine, after temperature; NaN throughout if the response was given."""
+    advantage: float
+    weight_version: int
+    """The weights that sampled it. Staleness is the learner's version minus this one: 0 on-policy."""
+
+    @property
+    def given(self) -> bool:
+        """Whether nobody sampled the response."""
+        return bool(len(self.tokens)) and bool(np.isnan(self.sampler_logprobs).all())
+
+    @property
+    def length(self) -> int:
+        """Prompt and response, in tokens."""
+        return len(self.prompt_tokens) + len(self.tokens)
+
+
+def group_rows(
+    group: Group, advantages: Float64, of_drafts: Float64 | None, attempts: bool = True
+) -> list[TrainingRow]:
+    """A group's rows: its drafts, where they have advantages (float64 [D]), and its attempts, unless `attempts` are
+    left out. A draft that is an attempt itself has the attempt's row alone."""
+    trained = group.rollouts if attempts else ()
+    if of_drafts is None:
+        return rows_of(trained, advantages[: len(trained)])
+    kept = [d for d in range(len(group.drafts)) if not attempts or d not in group.taken]
+    rollouts = [*(group.drafts[d].rollout for d in kept), *trained]
+    return rows_of(rollouts, np.concatenate([of_drafts[kept], advantages[: len(trained)]]))
+
+
+def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[TrainingRow]:
+    """The rows of a group's rollouts, ordered by prompt (by first use) and rollout."""
+    rows = [
+        TrainingRow(rollout.prompt_tokens, rollout.tokens, rollout.logprobs, float(advantage), rollout.weight_version)
+        for rollout, advantage in zip(rollouts, advantages, strict=True)
+    ]
+    _, own = prompts_of(rollouts)
+    return [rows[i] for i in np.argsort(own, kind="stable")]
+
+
+def prompts_of(rollouts: Sequence[Rollout]) -> tuple[list[Int32], Int32]:
+    """The P distinct prompts in order of first use, and each rollout's index among them, int32 [N]."""
+    numbers: dict[bytes, int] = {}
+    own = [numbers.setdefault(rollout.prompt_tokens.tobytes(), len(numbers)) for rollout in rollouts]
+    firsts = np.unique(own, return_index=True)[1]
+    return [rollouts[i].prompt_tokens for i in firsts], np.array(own, np.int32)

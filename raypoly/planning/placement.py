@@ -1,0 +1,128 @@
+"""Decides where engines and learner live, and how weights are sent between them.
+
+placement = resolve_placement(config.generator, gpus=1)     # Placement(kind="colocated", transport="ipc", on_gpu=True)
+placement.applied(config.generator)                         # the engine's config without `auto`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from raypoly.core.config import GeneratorConfig
+from raypoly.core.errors import UsageError
+
+Kind = Literal["colocated", "split", "cpu"]
+Transport = Literal["objects", "ipc", "nccl", "shared_memory", "gloo"]
+
+ROUTES: Mapping[Kind, tuple[Transport, ...]] = {
+    "colocated": ("ipc", "shared_memory", "objects"),
+    "split": ("nccl", "gloo", "objects"),
+    "cpu": ("objects",),
+}
+"""The transports of each placement; vLLM's own on GPUs first."""
+_ON_GPU = ("ipc", "nccl")
+"""Transports of vLLM's own backends, which need GPUs."""
+REHEARSED: Mapping[Kind, Transport] = {"colocated": "shared_memory", "split": "gloo"}
+"""Transports that replace a GPU's on a CPU, to rehearse it."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A placement that fits the cluster."""
+
+    kind: Kind
+    transport: Transport
+    on_gpu: bool = False
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether the engine frees its GPU memory while the learner works."""
+        return self.kind == "colocated"
+
+    @property
+    def gpu_share(self) -> float:
+        """The share of a GPU for the learner, and for each engine."""
+        return 0.0 if not self.on_gpu else 0.5 if self.sleeps else 1.0
+
+    def applied(self, config: GeneratorConfig) -> GeneratorConfig:
+        """The config with this placement and transport."""
+        return config.model_copy(update={"placement": self.kind, "transport": self.transport})
+
+
+def engine_name(number: int) -> str:
+    """The name of the engine with this number, from 0. Colocated, it is on the GPU of the learner's rank of that
+    number."""
+    return f"generator-e{number}" if number else "generator"
+
+
+def engine_number(name: str) -> int:
+    """The number in an `engine_name`."""
+    return int(name.removeprefix("generator").removeprefix("-e") or 0)
+
+
+ON_CPU = Placement("cpu", "objects")
+
+
+def without_engines(gpus: int, ranks: int) -> Placement:
+    """The placement of a learner alone, on GPUs where there are any. Raises `UsageError` where they are too few."""
+    if 0 < gpus < ranks:
+        raise UsageError(f"train.ranks={ranks} needs as many GPUs and the cluster has {gpus}: use fewer ranks.")
+    return Placement("split" if gpus else "cpu", "objects", on_gpu=gpus > 0)
+
+
+def needs_gpu(config: GeneratorConfig) -> bool:
+    """Whether runs of this config can't start without a GPU: placed on one, and with no transport that rehearses it."""
+    return config.placement in REHEARSED and config.transport not in (*REHEARSED.values(), "objects")
+
+
+def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows: bool = False) -> Placement:
+    """The config's placement in a cluster of `gpus` GPUs with a learner of `ranks` ranks.
+
+    `grows`: an autoscaler may bring the GPUs that are missing. Raises `UsageError` if it does not fit.
+    """
+    kind: Kind = config.placement if config.placement != "auto" else _fitting(gpus)
+    needed = ranks if kind == "colocated" else ranks + config.engines
+    if grows and kind != "cpu" and config.transport not in REHEARSED.values():
+        gpus = max(gpus, needed)
+    if needs_gpu(config) and gpus == 0:
+        raise UsageError(
+            f"generator.placement={kind} needs a GPU and the cluster has none: use generator.placement=cpu, or "
+            f"generator.transport={REHEARSED[kind]} to rehearse it without one."
+        )
+    if kind == "colocated" and gpus and config.engines != ranks:
+        raise UsageError(
+            f"generator.placement=colocated puts one engine beside each rank of the learner ({ranks}), and "
+            f"generator.engines={config.engines}: use as many engines as ranks, or generator.placement=split."
+        )
+    if kind != "cpu" and 0 < gpus < needed:
+        raise UsageError(
+            f"generator.placement={kind} needs {needed} GPUs ({_shares(kind, ranks, config.engines)}) and the cluster "
+            f"has {gpus}: use fewer engines or ranks, or another placement."
+        )
+    return Placement(kind, _route(config, kind, gpus > 0), on_gpu=kind != "cpu" and gpus > 0)
+
+
+def _fitting(gpus: int) -> Kind:
+    return "cpu" if gpus == 0 else "colocated" if gpus == 1 else "split"
+
+
+def _shares(kind: Kind, ranks: int, engines: int) -> str:
+    return f"one a rank of the learner, {ranks}" + (f"; one an engine, {engines}" if kind == "split" else "")
+
+
+def _route(config: GeneratorConfig, kind: Kind, gpu: bool) -> Transport:
+    if config.transport == "auto":
+        return ROUTES[kind][0] if gpu and config.engine == "vllm" else "objects"
+    if config.transport not in ROUTES[kind]:
+        raise UsageError(
+            f"generator.transport={config.transport} does not work with placement {kind}: use "
+            f"{' or '.join(ROUTES[kind])}."
+        )
+    if config.transport in _ON_GPU and not (gpu and config.engine == "vllm"):
+        raise UsageError(
+            f"generator.transport={config.transport} needs generator.engine=vllm and a GPU: use "
+            "generator.transport=objects."
+        )
+    return config.transport

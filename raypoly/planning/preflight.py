@@ -1,0 +1,333 @@
+"""Checks of a config and a machine before anything starts.
+
+    for remark in check_config(config, run_dir): print(remark)
+
+One `UsageError` reports all mistakes, a sentence on each line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from raypoly import data as problems
+from raypoly.algorithms import losses, objectives
+from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.core.config import Config, JudgeConfig
+from raypoly.core.errors import MissingKey, UsageError
+from raypoly.core.gguf_models import GgufModel
+from raypoly.core.plugins import load_plugin
+from raypoly.data.formats import files_of
+from raypoly.data.hub import hub_split
+from raypoly.data.verl_rows import NO_TEMPLATE
+from raypoly.planning.free_resources import ELSEWHERE, GIB, FreeResources, this_machine
+from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts.engines.vllm_arguments import check_engine_args
+from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
+from raypoly.rollouts.scaffolds.run_programs import is_sampled, of_evaluations
+from raypoly.run.sinks import check_packages
+from raypoly.strategies import judge
+from raypoly.verifier.rewards import reward_function
+
+BASE_MEMORY = 4.0
+"""GiB: Ray's own processes 1.7, an engine beside its cache 1.2, learner and driver 1.1 (a tiny model)."""
+_ENGINE_MEMORY = 1.2
+"""GiB of each engine after the first, beside its cache."""
+WORKER_MEMORY = 0.3
+"""GiB of one scorer actor with its warm runner, beside the memory that a program may use."""
+_RANK_MEMORY = 0.8
+"""GiB of each further learner process (a tiny model)."""
+_BASE_DISK = 0.5
+"""GiB: caches, checkpoints of a tiny model, logs."""
+
+
+def check_config(config: Config, run_dir: Path, here: FreeResources | None = None, remote: bool = False) -> list[str]:
+    """Raise `UsageError` with all mistakes; return remarks on unusual settings.
+
+    `run_dir` is a folder on this machine. A `remote` run keeps no rollouts in it. With `ELSEWHERE`, a key that is
+    missing on this machine is only a remark.
+    """
+    checks: list[Callable[[], object]] = [
+        lambda: _names(config),
+        lambda: objectives.of_run(config).check(config.train.rollouts),
+        lambda: _program(config),
+        lambda: _loss(config),
+        lambda: _updates(config),
+        lambda: _schedule(config),
+        lambda: refuse_asking_between(config, config.generator.placement == "colocated"),
+        lambda: check_engine_args(config.generator),
+        lambda: _keys(config),
+        lambda: _judge(config),
+        lambda: _evidence(config),
+        lambda: _problems(config),
+        lambda: _reward(config),
+        lambda: _model(config),
+        lambda: _lengths(config),
+        lambda: _evaluation(config),
+        lambda: check_packages(config),
+    ]
+    errors = [error for error in map(_error, checks) if error is not None]
+    missing = [error for error in errors if isinstance(error, MissingKey) and here is ELSEWHERE]
+    wrong = dict.fromkeys(str(error) for error in errors if error not in missing)  # several checks may meet the same
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    check_room(config, here or this_machine(run_dir), remote)
+    return _remarks(config) + [f"for the machine that will run this: {error}" for error in missing]
+
+
+def asks_judge(config: Config) -> bool:
+    """Whether the run uses its judge at all."""
+    objective = objectives.of_run(config)
+    return "judge" in needed_stages(objective) or config.judge.when != "needed" or config.evaluate.judge
+
+
+def _error(run: Callable[[], object]) -> UsageError | None:
+    try:
+        run()
+    except UsageError as error:
+        return error
+    return None
+
+
+def _names(config: Config) -> None:
+    """Judge and problem source exist. The engine's actor looks the engine up, since its packages load slowly."""
+    load_plugin(config.judge.name, judge.KNOWN, "judge.name")
+    load_plugin(config.problems.source, problems.KNOWN, "problems.source")
+
+
+def _loss(config: Config) -> None:
+    """The loss fits the objective's advantages."""
+    objective, loss = objectives.of_run(config), losses.of_run(config)
+    if loss.needs_sampler and not programs.of_run(config).samples:
+        raise UsageError(
+            f"loss.name={config.loss.name} weighs tokens by the ratio to their sampler, and program.name="
+            f"{programs.name_of_run(config)} samples nothing: set loss.name=policy_gradient loss.importance_cap=null, "
+            "without loss.mask_low and loss.mask_high."
+        )
+    if loss.fits_advantages and objective.leaves_out:
+        raise UsageError(
+            f"objective.name={config.objective.name} leaves out rollouts by an advantage of zero, but loss.name="
+            f"{config.loss.name} trains on zeros too: choose another objective."
+        )
+
+
+def _program(config: Config) -> None:
+    """The run's program takes its numbers of attempts, in training and in evaluation."""
+    program, evaluate = programs.of_run(config), config.evaluate
+    program.check(config.train.rollouts)
+    program.check_training()
+    if "drafts" in objectives.of_run(config).needs and not program.planned_drafts(config.train.rollouts):
+        raise UsageError(
+            f"objective.name={config.objective.name} pays plans, and program.name={programs.name_of_run(config)} has "
+            "none: set program.name=tuple."
+        )
+    if evaluate.every:
+        for samples in (evaluate.samples, evaluate.validation_samples):
+            for name, asked in of_evaluations(config).items():
+                asked.check(samples)
+                if not asked.planned_attempts(samples):
+                    raise UsageError(
+                        f"program.name={name} has no attempts that could be measured: set evaluate.every=0, or another "
+                        "program in evaluate.programs."
+                    )
+
+
+def _keys(config: Config) -> None:
+    judge.refuse_logins(config.judge)
+    if judge.asks_openai(config.judge):
+        from raypoly.strategies.judge.openai import endpoint  # the client takes a second to import
+
+        endpoint.read_first_key(config.judge)
+        endpoint.read_failover_key(config.judge)
+    key = config.judge.api_key_env
+    if key is not None and not os.environ.get(key):
+        raise MissingKey(f"judge.api_key_env={key}, but the environment variable {key} is not set: export {key}=...")
+
+
+def _judge(config: Config) -> None:
+    if config.judge.name == "http" and config.judge.url is None:
+        raise UsageError("judge.name=http needs judge.url, the address where the judge listens.")
+    if not config.scorer.evidence and asks_judge(config) and _reads_evidence(config.judge):
+        raise UsageError(
+            f"judge.name={config.judge.name} needs scorer.evidence: leave it on, ask no judge (objective.name=grpo "
+            "judge.when=needed evaluate.judge=false), or use judge.name=openai judge.view=raw."
+        )
+
+
+def _evidence(config: Config) -> None:
+    if config.scorer.evidence:
+        return
+    if "statements" in objectives.of_run(config).needs:
+        raise UsageError(
+            f"objective.name={config.objective.name} needs the statements of programs, which need scorer.evidence: "
+            "leave it on."
+        )
+
+
+def _reads_evidence(judge: JudgeConfig) -> bool:
+    if judge.name == "ensemble":
+        return judge.view == "canonical" or "structural" in judge.members
+    return judge.name == "structural" or (judge.name == "openai" and judge.view == "canonical")
+
+
+def _problems(config: Config) -> None:
+    source, path = config.problems.source, config.problems.path
+    own = {f"problems.{name}": getattr(config.problems, name) for name in ("validation_path", "test_path")}
+    if source in ("puzzles", "tasks"):
+        read = {"problems.path": path, **own, "problems.exclude": config.problems.exclude}
+        if given := [f"{name}={place}" for name, place in read.items() if place is not None]:
+            raise UsageError(
+                f"{given[0]} would be ignored, since {source} are made, not read: set problems.source=jsonl (or hub, "
+                "verl, prepared), or drop it."
+            )
+    if source == "hub":
+        if given := [name for name, place in own.items() if place is not None]:
+            raise UsageError(
+                f"{given[0]} is no split of the data set: give {given[0].replace('_path', '_split')}, or prepare "
+                "both data sets and set problems.source=prepared."
+            )
+        hub_split(config.problems).check(f"problems.path={path}")
+    elif source in problems.KNOWN:
+        names = ("revision", "subset", "split", "validation_split", "test_split")
+        if given := [name for name in names if getattr(config.problems, name) is not None]:
+            raise UsageError(f"problems.{given[0]} is of a data set by name: set problems.source=hub, or drop it.")
+    if source not in ("jsonl", "verl"):
+        return
+    if path is None:
+        raise UsageError(f"problems.source={source} needs problems.path, a file of problems.")
+    for name, place in {"problems.path": path, **own}.items():
+        for file in files_of(Path(place).expanduser()) if place is not None else ():
+            if not file.is_file():
+                raise UsageError(f"{name}={place} is not a file.")
+    if source == "verl" and config.problems.chat_template is None:
+        raise UsageError(NO_TEMPLATE)
+
+
+def _reward(config: Config) -> None:
+    reward_function(config)
+    if config.reward.name != "compute_score":
+        return
+    if config.problems.source in problems.KNOWN and config.problems.source != "verl":
+        raise UsageError(
+            f"reward.name=compute_score needs the ground truths of verl's rows, and problems.source="
+            f"{config.problems.source} has none: set problems.source=verl."
+        )
+
+
+def _model(config: Config) -> None:
+    """A local path exists and holds a model, a GGUF file one that can be read; `owner/name` may be a hub id."""
+    if config.model.path is None:
+        return
+    gguf = GgufModel.find(config.model.path)
+    if gguf is not None:
+        gguf.config()
+        return
+    folder = Path(config.model.path).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise UsageError(f"model.path={config.model.path} holds no config.json: it is not a Hugging Face folder.")
+        return
+    hub_id = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", config.model.path) and not folder.parent.is_dir()
+    if not hub_id:
+        raise UsageError(f"model.path={config.model.path} does not exist.")
+
+
+def _updates(config: Config) -> None:
+    loss, train = losses.of_run(config), config.train
+    if train.prompts_per_step % train.prompts_per_update:
+        raise UsageError(
+            f"train.mini_batch_prompts={train.mini_batch_prompts} does not divide train.prompts_per_step="
+            f"{train.prompts_per_step}: all updates of a step have the same number of problems."
+        )
+    off_policy = train.prompts_per_update < train.prompts_per_step and programs.of_run(config).samples
+    if off_policy and not loss.corrects:
+        raise UsageError(
+            f"train.mini_batch_prompts={train.mini_batch_prompts} makes a step's later updates off-policy, which "
+            f"loss.name={config.loss.name} does not correct: set loss.name=clipped_surrogate, gspo or cispo, or "
+            "loss.importance_cap."
+        )
+
+
+def _schedule(config: Config) -> None:
+    train = config.train
+    if train.schedule != "constant" and train.warmup_steps >= train.horizon:
+        raise UsageError(
+            f"train.schedule={train.schedule} has no step to decay in: warm-up and decay together are {train.horizon} "
+            f"steps and train.warmup_steps={train.warmup_steps} of them warm up: lower train.warmup_steps, or set "
+            "train.schedule_steps."
+        )
+
+
+def refuse_asking_between(config: Config, sleeps: bool, stages: Sequence[str] = ()) -> None:
+    """Raise `UsageError` if the learner would be asked about groups before it is known whether more are sampled, on a
+    device that it gets (`sleeps`) only afterwards. `stages`: the names of the stages that ask it."""
+    asking = [f"The stage {name} asks" for name in stages]
+    if "prompt_logprobs" in needed_stages(objectives.of_run(config)):
+        asking.insert(0, f"objective.name={config.objective.name} asks")
+    if sleeps and config.train.refill and asking:
+        raise UsageError(
+            f"{asking[0]} the learner about each group, which with "
+            f"generator.placement=colocated has to wait until nothing more is sampled, and train.refill="
+            f"{config.train.refill} samples more when groups are valued: set train.refill=0, or "
+            "generator.placement=split."
+        )
+
+
+def _lengths(config: Config) -> None:
+    longest = config.generator.max_prompt_tokens + config.generator.max_tokens
+    if config.train.token_budget < longest:
+        raise UsageError(
+            f"train.token_budget={config.train.token_budget} is less than one longest sequence "
+            f"(generator.max_prompt_tokens + generator.max_tokens = {longest}): raise it, or lower one of the two."
+        )
+
+
+def _evaluation(config: Config) -> None:
+    evaluate = config.evaluate
+    if evaluate.validation_greedy and evaluate.validation_samples > 1:
+        raise UsageError(
+            f"evaluate.validation_greedy gives the same response {evaluate.validation_samples} times: set "
+            "evaluate.validation_samples=1."
+        )
+
+
+def check_room(config: Config, here: FreeResources, remote: bool = False) -> None:
+    """Raise `UsageError` if memory or disk are too small for the run."""
+    workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
+    more_engines = (config.generator.engines - 1) * (_ENGINE_MEMORY + config.generator.memory_gib)
+    more_ranks = _RANK_MEMORY * (config.train.ranks - 1)
+    memory = BASE_MEMORY + more_ranks
+    if is_sampled(config):
+        memory += config.generator.memory_gib + more_engines + workers
+    if here.memory < memory * GIB:
+        raise UsageError(
+            f"This run needs about {memory:.1f} GiB of memory and {here.memory / GIB:.1f} GiB are free: close "
+            "something, or lower generator.memory_gib, generator.engines, scorer.workers, scorer.memory_mib or "
+            "train.ranks."
+        )
+    disk = _BASE_DISK + (0.0 if remote else _rollout_bytes(config) / GIB)
+    if here.disk < disk * GIB:
+        raise UsageError(
+            f"This run needs about {disk:.1f} GiB of disk and {here.disk / GIB:.1f} GiB are free: set run.dir."
+        )
+
+
+def _rollout_bytes(config: Config) -> float:
+    """Bytes of all stored rollouts: each token's id and log-probability (8), its log-probabilities behind other
+    prompts if the objective needs them (4 each), the text, verdicts and labels."""
+    rollouts = config.train.steps * config.train.prompts_per_step * config.train.rollouts
+    objective = objectives.of_run(config)
+    crossed = "cross_logprobs" in objective.needs
+    behind = 4.0 * distinct_prompts(programs.of_run(config), config.train.rollouts) if crossed else 0.0
+    return rollouts * ((12.0 + behind) * config.generator.max_tokens + 1024)
+
+
+def _remarks(config: Config) -> list[str]:
+    samples, remarks = config.evaluate.samples, []
+    if samples < 64:
+        remarks.append(f"evaluate.samples={samples}: pass@k is measured up to k={samples} only.")
+    if samples < 8:
+        remarks.append(f"evaluate.samples={samples}: distinct correct strategies need 8 samples and are not measured.")
+    return remarks

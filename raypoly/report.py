@@ -1,8 +1,0 @@
-"""`python -m raypoly.report`: the same as `raypoly report`."""
-
-import sys
-
-from raypoly.cli import main
-
-if __name__ == "__main__":
-    main(["report", *sys.argv[1:]], name="raypoly")

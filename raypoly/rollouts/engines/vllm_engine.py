@@ -1,0 +1,205 @@
+"""The vLLM engine, in this process. Only the `vllm_*.py` files touch vLLM's internals.
+
+Facts about vLLM 0.32 that it relies on:
+
+- A GPU takes Model Runner V2, a CPU V1; docs/gpu.md says what differs.
+- On a CPU a tied head silently keeps its old weights, so the engine is given an untied one (`vllm_head.py`).
+- The prefix cache survives a reload and must be reset.
+- On AMX processors bf16 kernels crash unless the process has requested the tile state.
+- `processed_logprobs` are log-probabilities after temperature.
+- In sleep level 2 a GPU keeps neither weights nor cache: wake the weights, fill them, then wake the cache. A CPU engine
+  keeps its memory while it sleeps.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig
+
+from raypoly.core.config import GeneratorConfig
+from raypoly.core.values import Float32, Int32
+from raypoly.rollouts.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
+from raypoly.rollouts.engines.transfer import Parcel
+from raypoly.rollouts.engines.vllm_hashes import LoadedWeights
+from raypoly.rollouts.engines.vllm_head import LOAD_FORMAT, keep_in_float32, register_loader
+from raypoly.rollouts.engines.vllm_kernels import fuse_norms, skip_ranks
+from raypoly.rollouts.engines.vllm_transfer import backend, checked_vllm, update_info
+
+
+class VllmEngine:
+    """One in-process vLLM engine."""
+
+    def __init__(self, model_path: Path, config: GeneratorConfig, dtype: str) -> None:
+        cuda = torch.cuda.is_available()
+        _prepare_process(config, dtype, cuda)
+        vllm = checked_vllm()  # after the environment is set: vLLM reads it at import
+        tied = not cuda and AutoConfig.from_pretrained(model_path).tie_word_embeddings
+        if tied:
+            register_loader()
+        self._config = config
+        self._stop = end_tokens(model_path)
+        self._vllm = vllm
+        self._asleep = False
+        self._engine: Any = vllm.LLMEngine.from_engine_args(
+            vllm.EngineArgs(
+                model=str(model_path),
+                dtype=dtype,
+                # logits as the learner has them: sums in float32, not rounded
+                hf_overrides={"head_dtype": "float32", **({"tie_word_embeddings": False} if tied else {})},
+                max_model_len=config.max_prompt_tokens + config.max_tokens,
+                max_num_seqs=config.max_sequences,
+                logprobs_mode="processed_logprobs",
+                generation_config="vllm",
+                enable_prefix_caching=True,
+                block_size=32 if not cuda else None,
+                gpu_memory_utilization=config.gpu_memory_fraction,
+                enable_sleep_mode=cuda and config.placement == "colocated",
+                weight_transfer_config=backend(config.transport),
+                disable_log_stats=True,
+                # A CPU engine compiles nothing (it would need a C++ compiler and half a minute), and never cuts a
+                # prompt in two: seeded sampling behind a partial prefill needs a generator offset, which CPUs lack.
+                # Runner V2 has no generators: its noise is a hash of seed, position and token.
+                enforce_eager=not cuda,
+                enable_chunked_prefill=cuda,
+                max_num_batched_tokens=max(8192, config.max_prompt_tokens + config.max_tokens),
+                seed=0,
+                **({"load_format": LOAD_FORMAT} if tied else {}) | config.engine_args,
+            )
+        )
+        (self._loaded,) = self._engine.apply_model(partial(LoadedWeights, dtype=getattr(torch, dtype)))
+        if not cuda:
+            self._engine.apply_model(keep_in_float32)
+            self._engine.apply_model(fuse_norms)
+            skip_ranks()
+        self._submitted = 0
+        self.decoded = 0
+        """Engine steps so far: shows progress within a long group."""
+
+    def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
+        self._check_awake()
+        self._forget_prefixes()
+        place: dict[str, tuple[int, int]] = {}
+        groups: dict[int, list[Sample | None]] = {}
+        for request in requests:
+            groups[request.slot] = [None] * len(request.seeds)
+            prompt = {"prompt_token_ids": request.prompt_tokens.tolist()}
+            limit = request.limit(self._config.max_tokens)
+            for index, seed in enumerate(request.seeds):
+                self._submitted += 1
+                name = str(self._submitted)
+                place[name] = (request.slot, index)
+                own = {"temperature": 0.0} if request.greedy else {"seed": seed}
+                self._engine.add_request(name, prompt, self._params(max_tokens=limit, **own))
+        while self._engine.has_unfinished_requests():
+            self.decoded += 1
+            for output in self._engine.step():
+                if not output.finished:
+                    continue
+                slot, index = place[output.request_id]
+                groups[slot][index] = _sample(output.outputs[0])
+                done = [sample for sample in groups[slot] if sample is not None]
+                if len(done) == len(groups[slot]):
+                    yield slot, done
+
+    def update_weights(self, weights: Weights) -> None:
+        tensors = [(name, torch.from_numpy(np.ascontiguousarray(value))) for name, value in weights.items()]
+        with self._renewed():
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": tensors})
+
+    def connect(self, info: Mapping[str, Any]) -> None:
+        self._engine.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": dict(info)})
+
+    def receive(self, parcel: Parcel) -> None:
+        info = update_info(self._config.transport, parcel)
+        with self._renewed():
+            self._engine.collective_rpc("start_weight_update")
+            self._engine.collective_rpc("update_weights", kwargs={"update_info": info})
+            self._engine.collective_rpc("finish_weight_update")
+
+    def weight_hashes(self) -> dict[str, str]:
+        """As `LoadedWeights.hashes`, which says what they prove on a CPU."""
+        self._check_awake()
+        hashes: dict[str, str] = self._loaded.hashes()
+        return hashes
+
+    def sleep(self) -> None:
+        self._asleep = True
+        self._engine.sleep(level=2)
+
+    @contextmanager
+    def _renewed(self) -> Iterator[None]:
+        """Inside, replace the weights. Afterwards the engine is awake and keeps nothing of the old ones."""
+        if self._asleep:
+            self._engine.wake_up(tags=["weights"])
+        yield
+        if self._asleep:
+            self._engine.wake_up(tags=["kv_cache"])
+            self._asleep = False
+        self._forget_prefixes()
+
+    def _forget_prefixes(self) -> None:
+        """Keep no block of what was sampled before: of old weights it would be wrong. And a prompt that begins with one
+        takes fewer tokens of a batch, which moves the batch's border and so rounds others otherwise. A submission has
+        to give the same bits in a process that went on and in one that began with it."""
+        if not self._engine.reset_prefix_cache():
+            raise RuntimeError("vLLM kept its prefix cache: requests are still running")
+
+    def _check_awake(self) -> None:
+        if self._asleep:
+            raise Asleep("vllm")
+
+    def prompt_logprobs(self, tokens: Int32) -> Float32:
+        self._check_awake()
+        self._submitted += 1
+        params = self._params(max_tokens=1, prompt_logprobs=0)
+        self._engine.add_request(str(self._submitted), {"prompt_token_ids": tokens.tolist()}, params)
+        found = None
+        while self._engine.has_unfinished_requests():
+            for output in self._engine.step():
+                found = output.prompt_logprobs if output.finished else None
+        assert found is not None
+        ids = tokens.tolist()
+        return np.array([found[i][ids[i]].logprob for i in range(1, len(ids))], dtype=np.float32)
+
+    def _params(self, **changes: Any) -> Any:
+        chosen: dict[str, Any] = {
+            "temperature": self._config.temperature,
+            "max_tokens": self._config.max_tokens,
+            "stop_token_ids": self._stop,
+            "logprobs": 0,
+            "detokenize": False,
+            # a step makes no outputs for requests that go on: nobody reads them
+            "output_kind": self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+        }
+        return self._vllm.SamplingParams(**(chosen | changes))
+
+
+def _prepare_process(config: GeneratorConfig, dtype: str, cuda: bool) -> None:
+    """Set vLLM's environment variables and the process state that its CPU kernels need."""
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    if cuda:
+        return
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # vLLM's log-prob ranks are compiled even in eager mode
+    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(max(1, round(config.memory_gib)))
+    os.environ["OMP_NUM_THREADS"] = str(config.threads)
+    torch.set_num_threads(config.threads)
+    if dtype == "bfloat16" and hasattr(torch.cpu, "_init_amx"):
+        torch.cpu._init_amx()
+
+
+def _sample(output: Any) -> Sample:
+    tokens = np.array(output.token_ids, dtype=np.int32)
+    logprobs = [position[token].logprob for token, position in zip(tokens.tolist(), output.logprobs, strict=True)]
+    ended = output.finish_reason == "stop"
+    return Sample(tokens, np.array(logprobs, dtype=np.float32), "stop" if ended else "length")

@@ -1,0 +1,72 @@
+"""Programs: how a problem's attempts are asked for, in training and in evaluation (docs/programs.md).
+
+    program = of_run(config)
+    program.ask(problem, drafts=(), attempts=8)
+
+To add one, write a file like `direct.py` and name it in KNOWN, or keep it outside the tree and set
+`program.name=package.module:Class`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from raypoly.algorithms import objectives
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.core.plugins import load_configured_plugin, load_plugin
+from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
+
+KNOWN: Mapping[str, str] = {
+    "direct": "raypoly.rollouts.scaffolds.direct:Direct",
+    "chain_of_thought": "raypoly.rollouts.scaffolds.chain_of_thought:ChainOfThought",
+    "plan_and_solve": "raypoly.rollouts.scaffolds.plan_and_solve:PlanAndSolve",
+    "fixed_strategy": "raypoly.rollouts.scaffolds.fixed_strategy:FixedStrategy",
+    "skills": "raypoly.rollouts.scaffolds.skills:Skills",
+    "sketch_then_solve": "raypoly.rollouts.scaffolds.sketch_then_solve:SketchThenSolve",
+    "tuple": "raypoly.recipes.cppo.tuple_plans:TuplePlans",
+    "plan_search": "raypoly.rollouts.scaffolds.plan_search:PlanSearch",
+    "repair": "raypoly.rollouts.scaffolds.repair:Repair",
+    "given": "raypoly.rollouts.scaffolds.given:Given",
+    "gold_plans": "raypoly.recipes.cppo.gold_plans:GoldPlans",
+    "labelled_plans": "raypoly.recipes.cppo.labelled_plans:LabelledPlans",
+}
+
+__all__ = ["KNOWN", "Ask", "Program", "ProgramConfig", "build", "name_of_run", "of_run"]
+
+
+def build(name: str, chat_template: str | None = None, **params: Any) -> Program:
+    """The program of this name with these parameters. `UsageError` names an unknown or wrong parameter."""
+    built: Program = load_configured_plugin(name, KNOWN, "program", params)
+    built.chat_template = chat_template
+    return built
+
+
+def name_of_run(config: Config) -> str:
+    """`program.name`, or else the program of the objective, or else `direct`.
+
+    Raises `UsageError` where the objective needs another program than the config names.
+    """
+    wanted = objectives.of_run(config).program
+    given = config.program.name
+    if wanted is not None and given not in (None, wanted) and any(_samples(name) for name in (wanted, given)):
+        raise UsageError(
+            f"objective.name={config.objective.name} trains with program.name={wanted}, not with program.name={given}: "
+            "leave program.name out."
+        )
+    return given or wanted or "direct"
+
+
+def _samples(name: str) -> bool:
+    sampling: bool = load_plugin(name, KNOWN, "program.name").samples
+    return sampling
+
+
+def of_run(config: Config) -> Program:
+    """The program that a run's config trains with. Raises `UsageError` as `build` and `name_of_run` do."""
+    name, objective = name_of_run(config), objectives.of_run(config)
+    params = config.program.parameters
+    if name == objective.program:
+        params |= objective.program_parameters()
+    return build(name, config.problems.chat_template, **params)

@@ -1,0 +1,46 @@
+"""fixed_strategy: attempt i is sampled behind sentence i mod n, the same sentences for every problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from raypoly.core.values import Draft, Problem
+from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
+from raypoly.rollouts.scaffolds.prompt_writing import with_instruction
+
+
+class FixedStrategyConfig(ProgramConfig):
+    sentences: tuple[str, ...] = Field(
+        (
+            "Use a loop that builds the result step by step.",
+            "Use recursion: reduce the problem to a smaller one.",
+            "Use comprehensions and built-in functions.",
+            "Use a table or a dictionary of results that are already known.",
+        ),
+        min_length=1,
+        description="The sentences, each behind the problem's statement.",
+    )
+
+
+class FixedStrategy(Program):
+    """N attempts behind n sentences in turn. Sentences are asked in blocks of n."""
+
+    Config = FixedStrategyConfig
+    config: FixedStrategyConfig
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
+        sentences = self.config.sentences
+        return [Ask(with_instruction(problem, sentences[i % len(sentences)])) for i in range(attempts)]
+
+    def methods(self, drafts: Sequence[Draft], attempts: int) -> Sequence[str | None]:
+        return [self.config.sentences[i % len(self.config.sentences)] for i in range(attempts)]
+
+    def block(self, attempts: int) -> int:
+        return whole_block(len(self.config.sentences), attempts)
+
+
+def whole_block(block: int, attempts: int) -> int:
+    """The block where it divides the attempts; else all of them are one."""
+    return block if attempts % block == 0 else attempts

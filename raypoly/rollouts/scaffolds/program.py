@@ -1,0 +1,186 @@
+"""The contract of a program: how a problem's N attempts are asked for.
+
+    class Hinted(Program):
+        def ask(self, problem, drafts, attempts):
+            return [Ask(f"# Use a loop.\\n{problem.prompt}", count=attempts)]
+
+A program asks in rounds. In each it sees the problem and the drafts so far, and asks for more drafts or, at last, for
+the attempts. Nothing else may decide, so that a killed run asks the same again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from raypoly.core.errors import UsageError
+from raypoly.core.values import ATTEMPT, Draft, Problem
+from raypoly.data.templates import PLAIN, Render, chat_renderer
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What one or more rollouts of a round are sampled behind."""
+
+    prompt: str
+    """The whole prompt, with its chat template."""
+    role: str = ATTEMPT
+    """`solve` for attempts; anything else is a draft."""
+    count: int = 1
+    """How many rollouts."""
+    parent: int | None = None
+    """The index of the draft that they are made from."""
+    max_tokens: int | None = None
+    """The limit of a response if it is below `generator.max_tokens`."""
+    text: str | None = None
+    """The response, given and not sampled; its tokens end with that of the end of a sequence. It has no
+    log-probabilities of a sampler (NaN). Empty: an attempt without tokens, which fails."""
+    score: bool = False
+    """Whether the program wants to see a draft's verdict on the problem's public tests."""
+    take: int | None = None
+    """The index of a draft that is the attempt: its tokens, log-probabilities and weight version."""
+
+
+class ProgramConfig(BaseModel):
+    """The base of a program's parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Program(ABC):
+    """One way to ask for rollouts. Subclasses write `ask`."""
+
+    Config: ClassVar[type[ProgramConfig]] = ProgramConfig
+    samples: ClassVar[bool] = True
+    """Whether anything is sampled. If not, every ask has a text, nothing is run, and no engine starts to train."""
+
+    def __init__(self, config: ProgramConfig) -> None:
+        self.config = config
+        self.chat_template: str | None = None
+        """`problems.chat_template` of the run."""
+
+    @abstractmethod
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
+        """What to sample next. Pure: the same problem and drafts give the same asks.
+
+        Asks of any role but `solve` are a round of drafts; asks of role `solve` alone are the group's attempts, and
+        the last round. Their counts add up to `attempts` (N); a program that solves nothing returns none.
+        """
+
+    def too_long(self, problem: Problem, ask: Ask) -> Ask:
+        """What is asked instead of an ask whose prompt, made from drafts, has more tokens than
+        `generator.max_prompt_tokens`. Default: an attempt behind the problem's prompt; an empty draft."""
+        return replace(ask, prompt=problem.prompt, text=None if ask.role == ATTEMPT else "")
+
+    def block(self, attempts: int) -> int:
+        """How many attempts are drawn jointly: pass@k counts whole blocks. Default: 1, all are independent."""
+        return 1
+
+    def methods(self, drafts: Sequence[Draft], attempts: int) -> Sequence[str | None] | None:
+        """The method that each attempt was told to use, [N], None for one without; None if attempts have no methods.
+        Default: none have."""
+        return None
+
+    def planned_drafts(self, attempts: int) -> int:
+        """D, the drafts that are planned for a group of `attempts` (N). A planned number: the learner divides by it
+        where drafts are trained, whatever was sampled."""
+        return 0
+
+    def planned_attempts(self, attempts: int) -> int:
+        """N, or 0 for a program that solves nothing."""
+        return attempts
+
+    @property
+    def measured(self) -> Program:
+        """What evaluations ask in its place, which has attempts. Default: itself."""
+        return self
+
+    def own_problems(self) -> Sequence[Problem] | None:
+        """The training problems, in place of those of `problems.source`. Default: None, the program brings none."""
+        return None
+
+    @property
+    def content(self) -> str:
+        """What its own problems say beside their prompts, as a hash; empty for none."""
+        return ""
+
+    @property
+    def methods_of_plan(self) -> int:
+        """K, the methods that a plan of this program should have. Default: 1."""
+        return 1
+
+    @property
+    def trains_drafts(self) -> bool:
+        """Whether drafts have the advantage of the attempt that they led to, where the objective does not answer for
+        them."""
+        return False
+
+    @property
+    def shown_tests(self) -> int:
+        """How many tests are set apart for showing, where a problem has no public tests. Default: 0, none are shown."""
+        return 0
+
+    def check(self, attempts: int) -> None:  # noqa: B027  (most take any number)
+        """Raise `UsageError` for a number of attempts that can't work."""
+
+    def check_training(self) -> None:  # noqa: B027  (most can be trained)
+        """Raise `UsageError` for parameters that are for evaluation alone."""
+
+    @cached_property
+    def render(self) -> Render:
+        """The prompt of chat messages, by the run's chat template; their texts where it has none."""
+        return chat_renderer(self.chat_template or PLAIN)
+
+
+def checked_asks(program: Program, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
+    """What `ask` returns. Raises `UsageError` where it raises, or returns what can't be sampled."""
+    name = type(program).__name__
+    try:
+        asks = tuple(program.ask(problem, drafts, attempts))
+    except UsageError:
+        raise
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise UsageError(f"The program {name} can't ask for {problem.id}: {said}.") from error
+    for ask in asks:
+        if wrong := _wrong(ask, drafts):
+            raise UsageError(f"The program {name} asks for {problem.id} {wrong}.")
+    if (final := is_final(asks)) and (got := sum(ask.count for ask in asks)) != program.planned_attempts(attempts):
+        raise UsageError(
+            f"The program {name} must ask for {program.planned_attempts(attempts)} attempts at {problem.id}, asked for "
+            f"{got}."
+        )
+    if not final and any(ask.role == ATTEMPT for ask in asks):
+        raise UsageError(
+            f"The program {name} asks for attempts at {problem.id} beside drafts: ask for all of its drafts first."
+        )
+    return asks
+
+
+def is_final(asks: Sequence[Ask]) -> bool:
+    """Whether these asks are a group's attempts."""
+    return all(ask.role == ATTEMPT for ask in asks)
+
+
+def _wrong(ask: Ask, drafts: Sequence[Draft]) -> str | None:
+    if not isinstance(ask, Ask):
+        return f"by {type(ask).__name__}, which is no Ask"
+    for what, place in (("a parent", ask.parent), ("a draft to take", ask.take)):
+        if place is not None and not 0 <= place < len(drafts):
+            return f"with {what} of number {place}, and there are {len(drafts)} drafts"
+    if not isinstance(ask.prompt, str) or (not ask.prompt and ask.take is None):
+        return f"behind a prompt that is no text: {ask.prompt!r}"
+    if ask.count < 1 or (ask.take is not None and ask.count > 1):
+        return f"for {ask.count} rollouts of one kind"
+    if not ask.role or (ask.max_tokens is not None and ask.max_tokens < 1):
+        return f"with role {ask.role!r} and max_tokens {ask.max_tokens}"
+    if ask.score and (ask.role == ATTEMPT):
+        return "for the public verdict of an attempt, which only drafts have"
+    if ask.take is not None and ask.role != ATTEMPT:
+        return "for a draft that is another draft"
+    return None

@@ -1,0 +1,262 @@
+"""Run identity: which folder a config names, and whether the run in it may go on under this config.
+
+    directory = resolve_run(config)                  # writes nothing
+    store, lease = directory.open("raypoly train")   # makes the folder, takes the lease, commits config.json
+
+The same command names the same folder, so it resumes. Keys marked `on_resume` in `raypoly.core.config` may differ
+between the starts of a run, and `starts/` keeps their values. Any other difference is refused. `train.steps` may not
+be less than the steps that the run has completed. Nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from raypoly.core.config import Config, Section
+from raypoly.core.config_keys import config_keys, dotted_values, flatten_keys
+from raypoly.core.errors import CorruptData, StorageError, UsageError
+from raypoly.core.gguf_models import with_sha256
+from raypoly.core.version import __version__
+from raypoly.recipes.cppo.gates.gate_folder import with_gate_hash
+from raypoly.run.run_folder import explain_unusable, open_leased, run_location
+from raypoly.run.store import Lease, Store, open_store
+from raypoly.run.store.catalogue import completed_steps
+from raypoly.run.store.location import Location, StorageOptions
+from raypoly.run.store.sealed_json import seal, unseal
+
+CONFIG_KEY = "config.json"
+STARTS = "starts/epoch-"
+_OURS_BEFORE_CONFIG = {"lease.lock", "lease.json", "lease"}
+_NOT_IDENTITY = {"run.name"}
+_EARLIER_DEFAULTS = {"scorer.memory_mib": 256, "train.compile": False}
+"""Defaults of earlier versions. A run that began with one goes on with today's."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One key whose value differs from the run's first start."""
+
+    key: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{self.key} is {json.dumps(self.new)} now and was {json.dumps(self.old)}"
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The folder of a run under a config."""
+
+    location: Location
+    config: Config
+    """As given, with the horizon of the learning rate's decay filled in, and the hashes of a gate and of a model in a
+    GGUF file."""
+    resumes: bool
+    """Whether it already holds a run."""
+    changes: tuple[Change, ...]
+    """The allowed differences from its first start."""
+
+    @property
+    def name(self) -> str:
+        return self.location.name
+
+    @property
+    def uri(self) -> str:
+        """The folder's absolute path or URI, as other commands take it."""
+        return str(self.location)
+
+    @property
+    def path(self) -> Path:
+        """The run's folder on this machine; for a run in remote storage, its workspace in the scratch."""
+        return self.location.folder or storage_options(self.config).workspace(self.location)
+
+    def open(self, description: str = "raypoly", problems: str | None = None) -> tuple[Store, Lease]:
+        """Make the folder, take its lease, and commit `config.json` at the first start.
+
+        `problems` is the content hash of the problem set of this start, and is recorded with it. Raises `LeaseHeld`
+        if another driver lives, `UsageError` if the folder can't be written or its run can't go on under this config.
+        """
+        record = partial(self._record_start, problems=problems)
+        return open_leased(self.location, storage_options(self.config), description, record)
+
+    def _record_start(self, store: Store, lease: Lease, problems: str | None) -> None:
+        """Compare the configs again, now that nobody else can write, and record this start."""
+        changes = _checked_changes(store, self.config)
+        if not store.exists(CONFIG_KEY):
+            store.commit(CONFIG_KEY, seal(self.config.model_dump(mode="json")))
+        done = max(completed_steps(store), default=-1) + 1
+        if self.config.train.steps < done:
+            raise UsageError(
+                f"train.steps={self.config.train.steps}, but the run in {self.uri} has completed {done} steps: "
+                f"ask for {done} or more, or add run.fresh=true for a new run."
+            )
+        start: dict[str, Any] = {"version": __version__, "completed": done, "changes": [vars(c) for c in changes]}
+        if problems is not None:
+            start["problems"] = problems
+        if not store.list(STARTS):  # no result depends on it
+            start["id"] = uuid.uuid4().hex
+        key = f"{STARTS}{lease.epoch:06d}.json"
+        if store.exists(key):
+            store.quarantine(key, "this start was recorded before it began")
+        store.commit(key, seal(start))
+
+
+def resolve_run(config: Config) -> RunDirectory:
+    """The run directory of a config. Writes nothing.
+
+    Raises `UsageError` if the place can't be used or holds something other than a run, and for keys that differ from
+    the run's first start but may not.
+    """
+    config = config.model_copy(update={"model": with_sha256(config.model), "gate": with_gate_hash(config.gate)})
+    objective = config.objective.name.rpartition(":")[2].replace("/", "-")
+    options = storage_options(config)
+    location = run_location(
+        config.run, f"{config.run.name}-{objective}-s{config.train.seed}-{config_hash(config)}", options
+    )
+    with explain_unusable(location):
+        store = open_store(location, options, make=False)
+        config = _with_horizon(config, _first_config(store) or config)
+        return RunDirectory(location, config, store.exists(CONFIG_KEY), _checked_changes(store, config))
+
+
+def _with_horizon(config: Config, first: Config) -> Config:
+    """The config with the horizon of its decay as a number: by default that of the run's first start."""
+    if config.train.schedule == "constant" or config.train.schedule_steps is not None:
+        return config
+    return config.model_copy(
+        update={"train": config.train.model_copy(update={"schedule_steps": first.train.horizon or None})}
+    )
+
+
+def storage_options(config: Config) -> StorageOptions:
+    """The config's options for remote storage."""
+    run = config.run
+    scratch = None if run.scratch is None else Path(run.scratch).expanduser().absolute()
+    return StorageOptions(run.storage_timeout, run.storage_patience, scratch)
+
+
+def read_config(store: Store) -> Config:
+    """The config of a run's first start. Raises `UsageError` if there is no run or its config is damaged."""
+    place = store.place(CONFIG_KEY)
+    try:
+        return parse_config(unseal(store.read(CONFIG_KEY), place), place)
+    except (StorageError, CorruptData) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UsageError(f"{place} can't be read ({reason}) Restore it, or name another run.") from error
+
+
+def problem_sets(store: Store) -> tuple[str, ...]:
+    """Content hashes of the problem sets of a run's starts, each once; empty if no start recorded one."""
+    return _said_at_starts(store, "problems")
+
+
+def versions(store: Store) -> tuple[str, ...]:
+    """The versions of raypoly of a run's starts, each once."""
+    return _said_at_starts(store, "version")
+
+
+def run_id(store: Store) -> str | None:
+    """What tells the run from all others, wherever its folder is; None for a run that an earlier version began."""
+    return next(iter(_said_at_starts(store, "id")), None)
+
+
+def _said_at_starts(store: Store, name: str) -> tuple[str, ...]:
+    said = (unseal(store.read(key), store.place(key)).get(name) for key in store.list(STARTS))
+    return tuple(dict.fromkeys(value for value in said if value is not None))
+
+
+def parse_config(values: Mapping[str, Any], what: str) -> Config:
+    """A run's config from its file's values. Keys that are newer than the file have defaults. Raises `CorruptData`, and
+    `UsageError` for a model's."""
+    if is_model_config(values):
+        raise UsageError(f"{what} is a model's: its folder is no run. `raypoly evaluate --model` takes it.")
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        unknown = [".".join(map(str, e["loc"])) for e in error.errors() if e["type"] == "extra_forbidden"]
+        reason = f"raypoly {__version__} does not know its {', '.join(unknown)}" if unknown else str(error)
+        raise CorruptData(f"{what} is another version's or damaged: {' '.join(reason.split())[:300]}.") from error
+
+
+def is_model_config(values: Any) -> bool:
+    """Whether the values of a `config.json` are those of a Hugging Face model."""
+    return isinstance(values, Mapping) and ("model_type" in values or "architectures" in values)
+
+
+def config_hash(config: Section) -> str:
+    """8 hex digits of SHA-256 over the keys that affect results and differ from their defaults.
+
+    So a key that a later version adds does not change the names of earlier runs.
+    """
+    values = config.model_dump(mode="json", exclude_defaults=True)
+    free = keys_without_effect(type(config))
+    kept = {key: value for key, value in flatten_keys(values) if key not in free}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
+    """The differences from the first start, if there was one. Raises `UsageError` for keys that may not differ."""
+    first = _first_config(store)
+    if first is None:
+        return ()
+    changes = diff_configs(first.model_dump(mode="json"), config)
+    free = keys_without_effect(Config)
+    moved = {
+        key: (old, default)
+        for key, default in dotted_values(Config()).items()
+        if (old := _EARLIER_DEFAULTS.get(key)) is not None
+    }
+    refused = [
+        change for change in changes if change.key not in free and moved.get(change.key) != (change.old, change.new)
+    ]
+    if refused:
+        raise UsageError(
+            f"The run in {store.uri} was started differently: {'; '.join(map(str, refused))}. "
+            "Use the old values, another run.dir, or run.fresh=true for a new run."
+        )
+    return changes
+
+
+def _first_config(store: Store) -> Config | None:
+    """The config of the first start; None if the folder is new. Raises `UsageError` if it holds something else."""
+    if store.exists(CONFIG_KEY):
+        return read_config(store)
+    strange = find_foreign_entry(store)
+    if strange is not None:
+        raise UsageError(
+            f"run.dir={store.uri} holds {strange} and no run: give a new or an empty folder, "
+            f"or restore {CONFIG_KEY} if it is a run that lost it."
+        )
+    return None
+
+
+def find_foreign_entry(store: Store) -> str | None:
+    """An entry that can't be from an unrecorded start of a run; None if there is none."""
+    return next((name for name in store.peek() if name not in _OURS_BEFORE_CONFIG), None)
+
+
+def diff_configs(old: Mapping[str, Any], new: Section) -> tuple[Change, ...]:
+    """The keys whose values differ between `old` (a config's JSON values) and `new`, in alphabetical order."""
+    before, after = dict(flatten_keys(old)), dotted_values(new)
+    keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    return tuple(Change(key, before.get(key), after.get(key)) for key in keys)
+
+
+def keys_without_effect(section: type[Section]) -> frozenset[str]:
+    """The dotted keys that do not affect results."""
+    return resumable_keys(section) | _NOT_IDENTITY
+
+
+def resumable_keys(section: type[Section]) -> frozenset[str]:
+    """The dotted keys that carry `on_resume`."""
+    return frozenset(key.name for key in config_keys(section) if key.on_resume)

@@ -1,0 +1,23 @@
+"""Where a run's files live and who may write them: the store, the lease, and the records kept in it.
+
+store = open_store("/runs/tiny-poly_epo-s0-1a2b3c4d")
+lease = acquire_lease(store, "raypoly train")
+store.commit("journal/step-000001/00000.arrow", data)  # durable when it returns, immutable from then on
+"""
+
+from raypoly.run.store.lease import Lease
+from raypoly.run.store.open_store import acquire_lease, open_store
+from raypoly.run.store.step_records import Applied, Drafted, Generated, Record, StagePart
+from raypoly.run.store.store import Store
+
+__all__ = [
+    "Applied",
+    "Drafted",
+    "Generated",
+    "Lease",
+    "Record",
+    "StagePart",
+    "Store",
+    "acquire_lease",
+    "open_store",
+]

@@ -1,0 +1,126 @@
+"""The lease: one driver at a time on a run directory, with an epoch that tells later writes from earlier ones.
+
+    lease = acquire_lease(store, "raypoly train")     # raypoly.run.store.open_store
+    lease.check()       # before each write: raises where another driver has taken over, or may have
+    lease.release()
+
+On a local disk the kernel holds the lease (`local_lease`). On remote storage conditional writes and a heartbeat hold it
+(`remote_lease`). A `LeaseOwner` says which process owns it, and whether that process still lives.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from raypoly.core.errors import LeaseHeld, StaleEpoch
+from raypoly.run.store.store import Store
+
+
+@dataclass(frozen=True)
+class LeaseOwner:
+    """A process that owns a lease."""
+
+    host: str
+    pid: int
+    command: str
+    since: str
+    """When it took the lease, ISO 8601 in UTC, whole seconds."""
+    machine: str = ""
+    """Boot id and process namespace, in which its pid is valid; empty if not known."""
+    started: str = ""
+    """When the process started, in the kernel's ticks: tells it from a later process of the same pid."""
+
+    @classmethod
+    def this_process(cls, command: str) -> LeaseOwner:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        pid = os.getpid()
+        return cls(socket.gethostname(), pid, command or " ".join(sys.argv), now, _machine(), _start_of(pid))
+
+    @property
+    def seems_alive(self) -> bool:
+        """False if the process is known to be gone; True if it lives or can't be checked from here."""
+        return self.host != socket.gethostname() or is_alive(self.pid)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is surely a process of this machine. Two containers may have the same host name."""
+        return bool(self.machine) and self.machine == _machine()
+
+    @property
+    def is_gone(self) -> bool:
+        """True only if this very process surely runs no more."""
+        if not self.is_here:
+            return False
+        return not is_alive(self.pid) or (bool(self.started) and _start_of(self.pid) != self.started)
+
+    @property
+    def description(self) -> str:
+        """Pid, host, start and command, for messages."""
+        return f"pid {self.pid} on host {self.host} since {self.since} ({self.command})"
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this number runs on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it runs, under another user
+        return True
+    return True
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _start_of(pid: int) -> str:
+    """Field 22 of /proc/PID/stat, counted after the command's name, which may hold anything; empty if it is dead."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
+    except (OSError, IndexError):
+        return ""
+
+
+class Lease(ABC):
+    """The right to write to a run, from `acquire_lease` to `release` or to the process's death."""
+
+    epoch: int
+    """One more than that of any owner before."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Return if this process still owns the lease, else raise `StaleEpoch`. Every commit calls it first."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give the lease back. The next owner can start at once."""
+
+
+def lease_held(store: Store, owner: str) -> LeaseHeld:
+    """The error of a second start."""
+    return LeaseHeld(f"{store.uri} is held by {owner}: wait for it or stop it.")
+
+
+def lease_released(store: Store) -> StaleEpoch:
+    """The error of a write after `release`."""
+    return StaleEpoch(f"The lease on {store.uri} was given back: nothing more may be written.")
+
+
+def lease_overtaken(store: Store, owner: str, epoch: int, own_epoch: int) -> StaleEpoch:
+    """The error of a write after another driver took over."""
+    return StaleEpoch(
+        f"{store.uri} was taken over by {owner} (epoch {epoch}, this one is {own_epoch}): "
+        "this driver stops and writes nothing more."
+    )

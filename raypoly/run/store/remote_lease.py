@@ -1,0 +1,243 @@
+"""The lease on remote storage. The first to create `lease/epoch-000007.json` owns epoch 7 and rewrites a heartbeat.
+
+    lease/epoch-000007.json   the owner, written once, by a write that only creates
+    lease/beat-000007.json    the heartbeat, rewritten every few seconds by a thread; says `released` in the end
+
+A newcomer takes over at once after a release, or if the owner is a dead process of this machine. Otherwise it takes
+over when it has seen the same beat for `ttl` seconds of its own clock. A beat that changes meanwhile proves that the
+owner lives: `LeaseHeld`.
+
+Nobody writes after a take-over, even a process that was paused or cut off. A renewal first rewrites the beat, then
+looks for a newer epoch. It allows writes until `ttl - timeout` seconds after its *start*, and every request ends within
+`timeout`. A newcomer creates its epoch and then reads the old beat once more. If that beat has changed, the old owner
+may have looked before the new epoch was there, so the newcomer waits until that owner's time is over. No two clocks
+are compared; only seconds are counted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from raypoly.core.errors import StaleEpoch, StorageError
+from raypoly.run.store.lease import Lease, LeaseOwner, lease_held, lease_overtaken, lease_released
+from raypoly.run.store.remote_store import RemoteStore
+
+logger = logging.getLogger(__name__)
+
+_EPOCH = re.compile(r"^(?:lease|starts)/epoch-(\d+)\.json$")
+_BEATS = 12
+"""Heartbeats in `ttl` seconds."""
+_LOOKS = 60
+"""How often a newcomer reads the beat in `ttl` seconds."""
+_GAP = 4.0
+"""Seconds in which a storage without conditional writes must look for an epoch and write it."""
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """What an epoch's object says."""
+
+    epoch: int
+    ttl: float
+    """Seconds without a beat after which the owner writes nothing more."""
+    owner: LeaseOwner | None
+    """None if the object is damaged."""
+
+    @property
+    def description(self) -> str:
+        return self.owner.description if self.owner else f"another driver (epoch {self.epoch})"
+
+
+class RemoteLease(Lease):
+    """A heartbeat. `check` may be called from any thread."""
+
+    def __init__(self, store: RemoteStore, epoch: int, description: str) -> None:
+        self.epoch = epoch
+        self._store = store
+        self._lease_store = store.for_lease()
+        self._ttl = 2 * store.options.timeout
+        self._owner = LeaseOwner.this_process(description)
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._beats = 0
+        self._valid_until = -1.0
+        self._overtaken: StaleEpoch | None = None
+        os.register_at_fork(after_in_child=self._closed.set)  # a forked child has no thread that beats
+
+    @classmethod
+    def acquire(cls, store: RemoteStore, description: str) -> RemoteLease:
+        """As `acquire_lease`."""
+        newest = newest_epoch(store)
+        before = read_claim(store, newest, 2 * store.options.timeout) if newest else None
+        seen = _wait_until_free(store, before) if before else None
+        lease = cls(store, newest + 1, description)
+        lease._claim_epoch()
+        lease._renew()
+        threading.Thread(target=lease._keep_beating, name="lease", daemon=True).start()
+        if before is not None and seen is not None:
+            _wait_out_old_owner(store, before, seen)
+        store.fence = lease.check
+        store.clean()
+        return lease
+
+    def check(self) -> None:
+        """Sends a request only if the heartbeat is late, and then waits for it as for any other request."""
+        until = _clock() + self._store.options.patience
+        while True:
+            if self._closed.is_set():
+                raise lease_released(self._store)
+            if self._overtaken is not None:
+                raise self._overtaken
+            if _clock() < self._valid_until:
+                return
+            try:
+                with self._lock:
+                    if _clock() >= self._valid_until:
+                        self._renew()
+            except StorageError:
+                if _clock() > until:
+                    raise
+
+    def release(self) -> None:
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        with self._lock:  # a beat under way would overwrite the mark
+            try:
+                self._beat(released=True)
+            except StorageError as error:
+                logger.warning("the lease could not be given back, it ends by itself in %.0f s: %s", self._ttl, error)
+
+    def _claim_epoch(self) -> None:
+        """Create the epoch's object, or raise `LeaseHeld`."""
+        key, started = _epoch_key(self.epoch), _clock()
+        content = self._content()
+        if not self._lease_store.create(key, content):
+            raise lease_held(self._store, read_claim(self._store, self.epoch, self._ttl).description)
+        if self._lease_store.conditional:
+            other = self._content()
+            if not self._lease_store.create(key, other):
+                return
+            logger.warning("%s takes conditional writes and ignores the condition", self._store.uri)
+            content = other
+        self._store.forget_conditions()
+        self._lease_store.forget_conditions()
+        if _clock() - started > _GAP:
+            raise StorageError(f"{self._store.uri} is too slow to decide who holds it; start again.")
+        time.sleep(_GAP + 1.0)
+        if self._lease_store.read(key) != content:
+            raise lease_held(self._store, read_claim(self._store, self.epoch, self._ttl).description)
+
+    def _content(self) -> bytes:
+        """The epoch's object; no two are the same."""
+        fields = {"epoch": self.epoch, "ttl": self._ttl, "token": uuid.uuid4().hex, **asdict(self._owner)}
+        return json.dumps(fields, indent=2).encode()
+
+    def _renew(self) -> None:
+        """Rewrites the beat, then looks for a newer epoch: of two drivers that do so at once, one sees the other."""
+        started = _clock()
+        self._beat()
+        if self._lease_store.exists(_epoch_key(self.epoch + 1)):
+            newer = read_claim(self._store, self.epoch + 1, self._ttl)
+            self._overtaken = lease_overtaken(self._store, newer.description, newer.epoch, self.epoch)
+            raise self._overtaken
+        self._valid_until = started + self._ttl - self._store.options.timeout
+
+    def _beat(self, released: bool = False) -> None:
+        self._beats += 1
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        content = {"beat": self._beats, "at": now, "released": released}
+        self._lease_store.put_mutable(_beat_key(self.epoch), json.dumps(content).encode())
+
+    def _keep_beating(self) -> None:
+        while not self._closed.wait(self._ttl / _BEATS):
+            try:
+                with self._lock:
+                    if not self._closed.is_set():
+                        self._renew()
+            except StorageError as error:
+                logger.warning("the lease could not be renewed, trying again: %s", error)
+            except StaleEpoch:
+                return
+
+
+def newest_epoch(store: RemoteStore) -> int:
+    """The newest epoch ever owned, 0 for none. The starts count too, in case the lease's own objects were deleted."""
+    keys = (*store.list("lease/"), *store.list("starts/"))
+    return max((int(found[1]) for key in keys if (found := _EPOCH.match(key))), default=0)
+
+
+def _wait_until_free(store: RemoteStore, claim: _Claim) -> bytes | None:
+    """Waits until its owner may be followed. None if the owner surely writes no more, else the beat that stood still.
+
+    Raises `LeaseHeld` if the beat changes.
+    """
+    seen, since = read_beat(store, claim.epoch), _clock()
+    while True:
+        if is_released(seen) or (claim.owner is not None and claim.owner.is_gone):
+            return None
+        if _clock() - since > claim.ttl:
+            return seen
+        time.sleep(claim.ttl / _LOOKS)
+        now = read_beat(store, claim.epoch)
+        if now != seen and not is_released(now):
+            raise lease_held(store, claim.description)
+        seen = now
+
+
+def _wait_out_old_owner(store: RemoteStore, claim: _Claim, seen: bytes) -> None:
+    """An owner that came back between the newcomer's last look and its epoch may write for `ttl` seconds at most."""
+    since, now = _clock(), read_beat(store, claim.epoch)
+    while now != seen and not is_released(now) and _clock() - since < claim.ttl:
+        time.sleep(claim.ttl / _LOOKS)
+        now = read_beat(store, claim.epoch)
+
+
+def read_claim(store: RemoteStore, epoch: int, ttl: float) -> _Claim:
+    """What an epoch's object says. If it is damaged or gone, it has no owner and the given `ttl`."""
+    try:
+        fields: Mapping[str, Any] = json.loads(store.read(_epoch_key(epoch)))
+        known = {name: fields[name] for name in ("host", "pid", "command", "since", "machine", "started")}
+        return _Claim(epoch, float(fields["ttl"]), LeaseOwner(**known))
+    except (ValueError, TypeError, KeyError):
+        return _Claim(epoch, ttl, None)
+    except StorageError:
+        if store.exists(_epoch_key(epoch)):
+            raise
+        return _Claim(epoch, ttl, None)
+
+
+def read_beat(store: RemoteStore, epoch: int) -> bytes:
+    """The heartbeat's content; empty if there is none yet."""
+    key = _beat_key(epoch)
+    return store.read(key) if store.exists(key) else b""
+
+
+def is_released(beat: bytes) -> bool:
+    try:
+        return bool(json.loads(beat)["released"])
+    except (ValueError, TypeError, KeyError):
+        return False
+
+
+def _epoch_key(epoch: int) -> str:
+    return f"lease/epoch-{epoch:06d}.json"
+
+
+def _beat_key(epoch: int) -> str:
+    return f"lease/beat-{epoch:06d}.json"
+
+
+def _clock() -> float:
+    """Seconds, including those in which the machine slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,118 @@
+"""A checkpoint's shards: every rank of a learner writes its own straight to the store, and reads them back.
+
+    writer = ShardWriter(store.location, options, step=10, epoch=2, ranks=4)     # picklable: goes to each rank
+    shards = writer.write(rank, [("optimizer.safetensors", data), ...])          # the manifest's entries
+
+A file's name holds the rank and the epoch of its driver. A rank of an overtaken driver therefore writes other files,
+which no manifest names. They are removed with the next checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from raypoly.core.errors import CorruptData, StaleEpoch, UsageError
+from raypoly.run.store.location import Location, StorageOptions
+from raypoly.run.store.open_store import newest_epoch, open_store
+
+WEIGHTS = "model.safetensors"
+"""The part that holds the policy's weights, by their names in transformers."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One committed file of one rank."""
+
+    rank: int
+    part: str
+    """The rank's name for it: `optimizer.safetensors`."""
+    name: str
+    """The file's name in the checkpoint's folder."""
+    sha256: str
+    bytes: int
+    tensors: tuple[str, ...] = ()
+    """For `WEIGHTS`: the names of its tensors."""
+
+
+@dataclass(frozen=True)
+class ShardWriter:
+    """Where the ranks write one checkpoint."""
+
+    location: Location
+    options: StorageOptions
+    step: int
+    epoch: int
+    ranks: int
+
+    def write(self, rank: int, parts: Iterable[tuple[str, bytes]]) -> tuple[Shard, ...]:
+        """Commit a rank's parts, one at a time.
+
+        Raises `StorageError`, `StaleEpoch` if the driver was overtaken, `UsageError` if this machine can't see the run.
+        """
+        store = open_store(self.location, self.options, make=False)
+        epoch = newest_epoch(store)
+        if epoch is None or epoch < self.epoch:
+            raise UsageError(
+                f"Rank {rank} of the learner does not see the run in {store.uri} from its machine: "
+                "give a run.dir that all machines share (NFS, s3://...)."
+            )
+        if epoch > self.epoch:
+            raise StaleEpoch(f"{store.uri} was taken over (epoch {epoch}): rank {rank} writes no checkpoint.")
+        shards = []
+        for part, data in parts:
+            name = shard_name(part, self.epoch, rank)
+            store.commit(f"{checkpoint_folder(self.step)}{name}", data)
+            tensors = tuple(sorted(read_header(data))) if part == WEIGHTS else ()
+            shards.append(Shard(rank, part, name, hashlib.sha256(data).hexdigest(), len(data), tensors))
+        return tuple(shards)
+
+
+@dataclass(frozen=True)
+class ShardReader:
+    """Where the ranks find one checkpoint."""
+
+    location: Location
+    options: StorageOptions
+    step: int
+    ranks: int
+    """How many wrote it."""
+    shards: tuple[Shard, ...]
+
+    def share(self, rank: int, ranks: int) -> tuple[Mapping[str, bytes], ...]:
+        """The parts for one of any number of ranks: every writer's parts go to one reader. Raises as `read`."""
+        return tuple(self.read(writer) for writer in range(rank, self.ranks, ranks))
+
+    def read(self, rank: int) -> Mapping[str, bytes]:
+        """A rank's parts by name. Raises `StorageError`, `CorruptData`."""
+        store = open_store(self.location, self.options, make=False)
+        parts = {}
+        for shard in (shard for shard in self.shards if shard.rank == rank):
+            key = f"{checkpoint_folder(self.step)}{shard.name}"
+            data = store.read(key)
+            if hashlib.sha256(data).hexdigest() != shard.sha256:
+                raise CorruptData(f"{store.place(key)} is damaged: its checksum does not match its content.")
+            parts[shard.part] = data
+        return parts
+
+
+def checkpoint_folder(step: int) -> str:
+    """The prefix of a checkpoint's keys."""
+    return f"checkpoints/step-{step:06d}/"
+
+
+def shard_name(part: str, epoch: int, rank: int) -> str:
+    """`optimizer.safetensors` to `optimizer-epoch-000002-rank-00000.safetensors`."""
+    stem, _, ending = part.rpartition(".")
+    return f"{stem}-epoch-{epoch:06d}-rank-{rank:05d}.{ending}"
+
+
+def read_header(data: bytes) -> dict[str, dict[str, Any]]:
+    """What a safetensors file says of each tensor, in the file's order: `dtype`, `shape`, `data_offsets`.
+
+    It is JSON after its length, 8 bytes little-endian."""
+    length = int.from_bytes(data[:8], "little")
+    return {name: said for name, said in json.loads(data[8 : 8 + length]).items() if name != "__metadata__"}

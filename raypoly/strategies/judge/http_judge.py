@@ -1,0 +1,113 @@
+"""A judge behind an HTTP server: one JSON request for each group.
+
+    POST <judge.url>  {"problem": "...", "entry_point": "f", "programs": ["...", ...]}
+    200               {"ids": [1, 1, 2], "degenerate": [false, false, false], "judge": "name-1"}
+
+A missing answer (refused or reset connection, timeout, bad key, 408, 425, 429, 5xx) is `JudgeUnavailable`: the step
+waits. An answer that does not label the group is `JudgeRefused`. A GET of the same URL is the probe.
+The key travels in the Authorization header and appears in no message.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from raypoly.core.config import JudgeConfig
+from raypoly.core.errors import JudgeRefused, JudgeUnavailable, MissingKey, UsageError
+from raypoly.core.server_access import checked_key
+from raypoly.core.values import Labels, Problem, Rollout, Verdict
+from raypoly.strategies.judge import refuse_logins
+
+_LARGEST_ANSWER = 1 << 20
+_WAIT = frozenset({401, 403, 408, 425, 429})
+"""Client errors that are temporary, or that an operator can fix while the run waits (an expired key)."""
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(strict=True)
+    ids: list[Annotated[int, Field(ge=0, le=2**31 - 1)]]
+    degenerate: list[bool]
+    judge: str = "http"
+
+
+class HttpJudge:
+    """One HTTP endpoint that labels groups."""
+
+    def __init__(self, config: JudgeConfig) -> None:
+        refuse_logins(config)
+        if not config.url or not config.url.startswith(("http://", "https://")):
+            raise UsageError(f"judge.url={config.url!r} is no http(s) address; judge.name='http' needs one.")
+        self.url, self._timeout = config.url, config.timeout
+        self._key = os.environ.get(config.api_key_env, "").strip() if config.api_key_env else ""
+        if config.api_key_env and not self._key:
+            raise MissingKey(f"judge.api_key_env={config.api_key_env!r} is not set: export it, or drop the key.")
+        checked_key(self._key, f"judge.api_key_env={config.api_key_env!r}")
+
+    def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
+        """Labels of the N rollouts. Raises `JudgeUnavailable` and `JudgeRefused`."""
+        programs = [_program(problem, rollout, verdict) for rollout, verdict in zip(rollouts, verdicts, strict=True)]
+        request = {"problem": problem.prompt, "entry_point": problem.entry_point, "programs": programs}
+        body = self._ask(json.dumps(request).encode())
+        try:
+            answer = _Answer.model_validate_json(body)
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"])) or "the start"
+            raise JudgeRefused(
+                f"The judge at {self.url} answered problem {problem.id} with something else than labels"
+                f" ({error.error_count()} faults, the first at {where})."
+            ) from None
+        return self._labels(answer, problem, len(rollouts))
+
+    def probe(self) -> None:
+        """Return if the endpoint answers a GET, else raise `JudgeUnavailable`."""
+        self._ask(None)
+
+    def _labels(self, answer: _Answer, problem: Problem, count: int) -> Labels:
+        ids, degenerate = np.array(answer.ids, np.int32), np.array(answer.degenerate, np.bool_)
+        if len(ids) != count or len(degenerate) != count or bool(np.any((ids < 1) != degenerate)):
+            raise JudgeRefused(
+                f"The judge at {self.url} labelled {len(ids)} of {count} programs of problem {problem.id}, or gave one"
+                " that is not degenerate no id."
+            )
+        return Labels(ids=ids, degenerate=degenerate, judge=answer.judge)
+
+    def _ask(self, body: bytes | None) -> bytes:
+        headers = {"Content-Type": "application/json"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        request = urllib.request.Request(self.url, data=body, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout) as response:
+                answer: bytes = response.read(_LARGEST_ANSWER + 1)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code >= 500 or error.code in _WAIT:
+                raise JudgeUnavailable(f"The judge at {self.url} is not serving (HTTP {error.code}).") from None
+            raise JudgeRefused(f"The judge at {self.url} refused the request (HTTP {error.code}).") from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            if isinstance(reason, TimeoutError):
+                reason = f"no answer within judge.timeout={self._timeout:g} s"
+            raise JudgeUnavailable(f"The judge at {self.url} can't be reached: {reason}.") from None
+        if len(answer) > _LARGEST_ANSWER:
+            raise JudgeRefused(f"The judge at {self.url} answered with more than {_LARGEST_ANSWER} bytes.")
+        return answer
+
+    def __repr__(self) -> str:
+        return f"HttpJudge({self.url})"
+
+
+def _program(problem: Problem, rollout: Rollout, verdict: Verdict) -> str:
+    """The response as a program; empty if there is none."""
+    if verdict.status == "no_code":
+        return ""
+    return problem.prefix + rollout.text if problem.answer == "completion" else rollout.text

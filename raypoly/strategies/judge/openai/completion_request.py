@@ -1,0 +1,265 @@
+"""One request to an OpenAI-compatible server, with a deadline for the whole of it.
+
+    client = CompletionClient("http://127.0.0.1:8000/v1", key="", timeout=120)
+    completion = client.post({"model": "m", "messages": [...]})         # raises `RequestFault`
+
+Requests run on an event loop in a thread of their own, so that even a server that drips its answer byte by byte is
+cut off in time. A `RequestFault` says by its kind what can be done: `transient`: ask again; `limited`: wait, then ask
+again; `closed`: retrying is no use until somebody acts; `request`: the server will never take this one. It keeps the
+answer's words and headers only: the exception holds the request, whose headers hold the key.
+Any number of threads may call `post`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import openai
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from raypoly.strategies.judge.openai.token_cost import TokenUsage
+
+Kind = Literal["transient", "limited", "closed", "request"]
+
+_NO_QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance")
+_THIS_GROUP = (
+    "context_length_exceeded",
+    "string_above_max_length",
+    "content_filter",
+    "content_policy_violation",
+    "invalid_prompt",
+    "context length",
+    "context size",
+    "maximum model length",
+)
+_TRANSIENT = frozenset({408, 409, 425})
+_CLOSED = {401: "refuses the key", 402: "wants to be paid", 403: "refuses this key the model or the place"}
+_BROKEN_OFF = ("error", "abort")
+"""How servers end an answer that they did not finish."""
+_WORDS = 300
+
+
+class RequestFault(Exception):
+    """One request that was not served."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        reason: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        status: int = 0,
+        slow: bool = False,
+        sent: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.kind, self.reason, self.headers = kind, reason, headers or {}
+        self.status = status
+        """The HTTP status, 0 where there was none."""
+        self.slow = slow
+        """Whether it took the whole time that a call may take."""
+        self.sent = sent
+        """Whether the server may have worked on it, and charge for it, without saying what."""
+        self.about_group = kind == "request" and any(word in reason.lower() for word in _THIS_GROUP)
+        """Whether another group might well be served."""
+
+
+def fault_of(error: Exception, timeout: float, key: str = "judge.timeout") -> RequestFault:
+    """The fault that an exception of a call stands for; `key` sets the timeout."""
+    if isinstance(error, (TimeoutError, openai.APITimeoutError)):
+        return RequestFault("transient", f"gave no whole answer within {key}={timeout:g} s", slow=True, sent=True)
+    if isinstance(error, openai.APIStatusError):
+        return _of_status(error)
+    if isinstance(error, openai.APIConnectionError):
+        return RequestFault("transient", f"can't be reached ({_root(error)})", sent=_connected(error))
+    return RequestFault(
+        "transient", f"answered with something that is no chat completion ({type(error).__name__})", sent=True
+    )
+
+
+def _of_status(error: openai.APIStatusError) -> RequestFault:
+    body: Any = error.body
+    inner = body.get("error", body) if isinstance(body, dict) else {}
+    inner = inner if isinstance(inner, dict) else {"message": inner}
+    codes = [str(inner[name]) for name in ("code", "type") if inner.get(name) is not None]
+    status = error.status_code
+    # FastAPI's own errors have a `detail`, and vLLM repeats the status as the code
+    parts = (inner.get("message") or inner.get("detail") or "", *codes[:1])
+    words = " ".join(" ".join(str(part) for part in parts if part and str(part) != str(status)).split())[:_WORDS]
+    said = f" ({words})" if words else ""
+    kind: Kind
+    if status == 429 and any(code in codes for code in _NO_QUOTA):
+        kind, reason = "closed", "has no quota left for this key (insufficient_quota): asking again is no use"
+    elif status == 429:
+        kind, reason = "limited", f"says that there were too many requests (HTTP 429){said}"
+    elif status in _CLOSED:  # its words may repeat a part of the key
+        kind, reason = "closed", f"{_CLOSED[status]} (HTTP {status})"
+    elif status in _TRANSIENT or status >= 500:
+        kind, reason = "transient", f"is not serving (HTTP {status}){said}"
+    else:
+        kind, reason = "request", f"will not take the request (HTTP {status}){said}"
+    return RequestFault(kind, reason, dict(error.response.headers), status=status)
+
+
+def _root(error: BaseException) -> str:
+    """The innermost cause in words: `Connection refused`, `Name or service not known`, `certificate verify failed`."""
+    last = list(_causes(error))[-1]
+    return (" ".join(str(last).split()) or type(last).__name__)[:_WORDS]
+
+
+def _connected(error: BaseException) -> bool:
+    """Whether the connection broke only after it had been made."""
+    return not any(type(cause).__name__.startswith("Connect") for cause in _causes(error.__cause__))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The server's answer."""
+
+    text: str
+    refusal: str | None
+    finish_reason: str
+    usage: TokenUsage | None
+    """None where the server does not count."""
+    headers: Mapping[str, str]
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message | None = None
+    text: str | None = None
+    """Of a completion of plain text."""
+    finish_reason: str | None = None
+
+
+class _Details(BaseModel):
+    cached_tokens: int | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int = 0
+    prompt_tokens_details: _Details | None = None
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+class CompletionClient:
+    """The connections to one server."""
+
+    def __init__(self, base_url: str, key: str, timeout: float, timeout_key: str = "judge.timeout") -> None:
+        self._base_url, self._key, self._timeout, self._timeout_key = base_url, key, timeout, timeout_key
+        self._closed = False
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: openai.AsyncOpenAI | None = None
+
+    def __repr__(self) -> str:
+        return f"Wire({self._base_url})"
+
+    def post(self, body: Mapping[str, Any]) -> Completion:
+        """The server's answer to a chat completion, or to a completion if `body` has a `prompt`.
+
+        Raises `RequestFault`, also once it is closed.
+        """
+        if self._closed:
+            raise RequestFault("closed", "is not asked any more")
+        future = asyncio.run_coroutine_threadsafe(self._post(body), self._running())
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise RequestFault("closed", "is not asked any more") from None
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """Close the connections and end the thread. Calls under way end with a `RequestFault`."""
+        self._closed = True
+        with self._lock:
+            loop, self._loop, client, self._client = self._loop, None, self._client, None
+        if loop is not None and client is not None:
+            asyncio.run_coroutine_threadsafe(_end(client), loop).result(timeout=5)
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._client = openai.AsyncOpenAI(
+                    # the client wants a key; servers that need none ignore it
+                    api_key=self._key or "none",
+                    base_url=self._base_url,
+                    max_retries=0,
+                    timeout=self._timeout,
+                )
+                threading.Thread(target=self._loop.run_forever, name="judge-calls", daemon=True).start()
+            return self._loop
+
+    async def _post(self, body: Mapping[str, Any]) -> Completion:
+        assert self._client is not None
+        try:
+            async with asyncio.timeout(self._timeout):
+                kind = self._client.completions if "prompt" in body else self._client.chat.completions
+                raw = await kind.with_raw_response.create(**body)
+                return _read(raw.content, dict(raw.headers))
+        except (openai.OpenAIError, TimeoutError, ValidationError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            fault = fault_of(error, self._timeout, self._timeout_key)
+        except OSError as error:
+            fault = RequestFault("transient", f"can't be reached ({error})")
+        raise self._remove_key(fault)
+
+    def _remove_key(self, fault: RequestFault) -> RequestFault:
+        """The fault without the key, which a server may repeat. Raise it bare: a cause holds the request's headers."""
+        if self._key and self._key in fault.reason:
+            fault.reason = fault.reason.replace(self._key, "[key]")
+            fault.args = (fault.reason,)
+        return fault
+
+
+async def _end(client: openai.AsyncOpenAI) -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await client.close()
+
+
+def _read(content: bytes, headers: Mapping[str, str]) -> Completion:
+    """Raises `ValidationError` where it is no chat completion, `JSONDecodeError` where it has no choice with a message
+    or a text, and `RequestFault` where the server broke it off: half an answer is none."""
+    body = _Body.model_validate_json(content)
+    if not body.choices:
+        raise json.JSONDecodeError("no choices", "", 0)
+    choice, usage = body.choices[0], body.usage
+    if choice.finish_reason in _BROKEN_OFF:
+        raise RequestFault("transient", f"broke its answer off (finish_reason {choice.finish_reason})", sent=True)
+    if choice.message is None and choice.text is None:
+        raise json.JSONDecodeError("no message", "", 0)
+    message = choice.message or _Message()
+    details = usage.prompt_tokens_details if usage is not None else None
+    cached = None if details is None else details.cached_tokens
+    return Completion(
+        text=choice.text or message.content or "",
+        refusal=message.refusal,
+        finish_reason=choice.finish_reason or "",
+        usage=None if usage is None else TokenUsage(usage.prompt_tokens, cached, usage.completion_tokens),
+        headers=headers,
+    )

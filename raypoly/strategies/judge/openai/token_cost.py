@@ -1,0 +1,183 @@
+"""What judging costs: tokens as the server counts them, money where the prices are known, and the budget.
+
+    ledger = BudgetLedger(budget=5.0)
+    held = ledger.hold(prices, prompt=1800, completion=600)     # `BudgetSpent` where it could exceed the budget
+    ledger.settle(held, prices, usage)
+
+Without a price the cost is unknown, never 0.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from raypoly.core.config import JudgeConfig
+from raypoly.core.errors import JudgeUnavailable
+from raypoly.strategies.judge.judge_usage import add_usage, current_asker, current_terms
+
+PUBLIC_URL = "https://api.openai.com/v1"
+_MILLION = 1e6
+
+
+class BudgetSpent(JudgeUnavailable):
+    """The next call could cost more than `judge.budget_usd` leaves."""
+
+
+@dataclass(frozen=True)
+class TokenPrices:
+    """US dollars a million tokens."""
+
+    input: float
+    cached: float
+    output: float
+
+
+@dataclass(frozen=True)
+class TokenUsage:
+    """Tokens of one call; `cached`: those of the prompt that the server had already read, None where it is silent."""
+
+    prompt: int
+    cached: int | None
+    completion: int
+
+
+_LIST_PRICES = {
+    "gpt-4.1": TokenPrices(2.00, 0.50, 8.00),
+    "gpt-4.1-mini": TokenPrices(0.40, 0.10, 1.60),
+    "gpt-4.1-nano": TokenPrices(0.10, 0.025, 0.40),
+}
+"""OpenAI's public list for the standard tier as of 2026-04; other prices have to be in the config."""
+
+
+def configured_prices(config: JudgeConfig) -> TokenPrices | None:
+    """The first server's prices by the config, else by the public list; None where neither has them."""
+    if config.price_input is None or config.price_output is None:
+        return list_prices_of(config.base_url or PUBLIC_URL, config.model)
+    cached = config.price_input if config.price_cached is None else config.price_cached
+    return TokenPrices(config.price_input, cached, config.price_output)
+
+
+def list_prices_of(base_url: str, model: str) -> TokenPrices | None:
+    """The public list's prices of a model at OpenAI, dated versions included (`gpt-4.1-mini-2025-04-14`)."""
+    if base_url.rstrip("/") != PUBLIC_URL:
+        return None
+    name, _, rest = model.partition("-20")
+    return _LIST_PRICES.get(name if rest[:2].isdigit() else model)
+
+
+def compute_cost(prices: TokenPrices, usage: TokenUsage) -> float:
+    """US dollars; where the server does not say what it had cached, all tokens are charged in full."""
+    cached = usage.cached or 0
+    fresh = usage.prompt - cached
+    return (fresh * prices.input + cached * prices.cached + usage.completion * prices.output) / _MILLION
+
+
+@dataclass
+class _Account:
+    """One asker's money, in US dollars."""
+
+    budget: float | None = None
+    spent: float = 0.0
+    """With what calls without an answer may have cost."""
+    held: float = 0.0
+    refused: float = 0.0
+    """The most that the last refused call could have cost."""
+
+
+class BudgetLedger:
+    """Tokens and money of one judge; threads may share it.
+
+    Each asker (`raypoly.strategies.judge.judge_usage.current_asker`) has a budget of its own, and none can spend
+    another's. Its first question's terms open its account. Where an asker says that it has spent more than its account
+    knows (elsewhere, or before this judge was built), that counts.
+    """
+
+    def __init__(self, budget: float | None = None) -> None:
+        """`budget`: of whoever asks without terms."""
+        self._lock = threading.Lock()
+        self._accounts: dict[str, _Account] = {}
+        self._nobodys = _Account(budget)
+        self._spent = 0.0
+        self._unknown = 0
+        self._prompt = self._completion = 0
+        self._cached: int | None = None
+
+    def hold(self, prices: TokenPrices | None, prompt: int, completion: int) -> float:
+        """Set money aside for a call of at most so many tokens; US dollars.
+
+        Raises `BudgetSpent` where the call could exceed the asker's budget. Without prices nothing is set aside.
+        """
+        most = 0.0 if prices is None else compute_cost(prices, TokenUsage(prompt, 0, completion))
+        with self._lock:
+            account = self._account()
+            self._check(account, most)
+            account.held += most
+        return most
+
+    def check(self) -> None:
+        """Raise `BudgetSpent` while a call like the last refused one could still exceed the budget."""
+        with self._lock:
+            account = self._account()
+            self._check(account, account.refused)
+
+    def settle(self, held: float, prices: TokenPrices | None, usage: TokenUsage | None) -> None:
+        """Settle a call that was answered. Without `usage` the budget counts what was held, and the cost is unknown."""
+        known = None if usage is None or prices is None else compute_cost(prices, usage)
+        with self._lock:
+            account = self._account()
+            account.held -= held
+            account.spent += held if known is None else known
+            if usage is not None:
+                self._prompt += usage.prompt
+                if usage.cached is not None:
+                    self._cached = (self._cached or 0) + usage.cached
+                self._completion += usage.completion
+            self._unknown += known is None
+            self._spent += known or 0.0
+        if usage is not None:
+            add_usage("prompt_tokens", usage.prompt)
+            if usage.cached is not None:
+                add_usage("cached_tokens", usage.cached)
+                add_usage("cached_of", usage.prompt)
+            add_usage("completion_tokens", usage.completion)
+        add_usage("known_usd", known or 0.0)
+        add_usage("unpriced", known is None)
+        add_usage("lost_usd", held if known is None else 0.0)
+
+    def release(self, held: float, sent: bool) -> None:
+        """Settle a call that was not answered. Where it was sent, the budget counts what was held."""
+        lost = held if sent else 0.0
+        with self._lock:
+            account = self._account()
+            account.held -= held
+            account.spent += lost
+        add_usage("lost_usd", lost)
+
+    def _account(self) -> _Account:
+        """The account of this thread's asker."""
+        asked = current_terms()
+        if asked is None:
+            return self._nobodys
+        account = self._accounts.setdefault(current_asker(), _Account())
+        account.budget, account.spent = asked.budget_usd, max(account.spent, asked.spent_usd)
+        return account
+
+    def _check(self, account: _Account, most: float) -> None:
+        if account.budget is not None and account.spent + account.held + most > account.budget:
+            account.refused = most
+            raise BudgetSpent(
+                f"judge.budget_usd={account.budget:g} would be exceeded: {account.spent:.4f} are spent and "
+                f"the next call may cost {most:.4f}; raise it to go on."
+            )
+
+    @property
+    def tokens(self) -> TokenUsage:
+        with self._lock:
+            return TokenUsage(self._prompt, self._cached, self._completion)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the answers cost; None where a price or a count of tokens is unknown."""
+        with self._lock:
+            return None if self._unknown else self._spent

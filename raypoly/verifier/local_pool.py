@@ -1,0 +1,231 @@
+"""Sandboxes in this process, each owned by a thread.
+
+    with LocalPool(ScorerConfig(workers=2)) as pool:
+        for verdict in pool.score((problem, code) for code in codes):
+            ...
+
+Verdicts are in the order of the programs. A slow program delays no other: up to `_WINDOW` programs after it run in the
+meantime. Programs are read on demand, so a file of any length can be streamed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Self
+
+from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import IsolationMissing, SandboxError, UsageError
+from raypoly.core.values import Problem, Verdict
+from raypoly.verifier.program_queue import RETRIES, Chunk, ProgramQueue, QueuedProgram
+from raypoly.verifier.sandbox import Sandbox
+
+BROKEN = "the tests can't be run: "
+"""The start of a verdict's detail if the problem is at fault."""
+_WINDOW = 4096
+"""The most programs from the oldest without a verdict to the newest."""
+WINDOW_CHARACTERS = 64 << 20
+"""The most characters of their code and tests."""
+_STOP_SECONDS = 1.0
+"""After this time a worker that does not stop is told again."""
+
+
+class PoolClosed(BaseException):
+    """Raised in a worker by `close`, since its program may never end by itself."""
+
+
+class LocalPool:
+    """`config.workers` threads with a sandbox each; used by one thread.
+
+    With `calibrate`, a problem with a solution and without `reference_seconds` is calibrated once, before its first
+    program. Raises `IsolationMissing` at the start if programs can't be confined.
+    """
+
+    def __init__(self, config: ScorerConfig, evidence: bool = False, calibrate: bool = True) -> None:
+        self._config, self._evidence = config, evidence
+        lock = threading.Lock()
+        self._work, self._news = threading.Condition(lock), threading.Condition(lock)
+        self._queue = ProgramQueue(config.workers, calibrate, lambda program: self._news.notify_all())
+        self._serving = 0
+        self._error: BaseException | None = None
+        self._closed = False
+        self._working: set[threading.Thread] = set()
+        self._threads = [
+            threading.Thread(target=self._serve, args=(worker,), name=f"sandbox-{worker}", daemon=True)
+            for worker in range(config.workers)
+        ]
+        try:
+            for thread in self._threads:
+                thread.start()
+            with self._news:
+                self._wait_until(lambda: self._serving > 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def done(self) -> int:
+        """Programs with a verdict."""
+        return self._queue.outcomes
+
+    @property
+    def passed(self) -> int:
+        """Programs that passed."""
+        return self._queue.passed
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds of all programs that ran; repeated programs run once."""
+        return self._queue.cpu_seconds
+
+    def score(self, programs: Iterable[tuple[Problem, str | None]]) -> Iterator[Verdict]:
+        """A verdict for each program, in order. `infra`: the sandbox failed on all tries, or the tests can't be run.
+
+        Raises `SandboxError` if a worker can't be started any more.
+        """
+        window: deque[tuple[QueuedProgram, int]] = deque()
+        held, last = 0, None
+        for problem, code in programs:
+            size = len(code or "") + (0 if problem is last else len(problem.tests.source))
+            last = problem
+            with self._work:
+                window.append((self._queue.put(problem, code), size))
+                self._work.notify()
+            held += size
+            while window and (window[0][0].done or len(window) >= _WINDOW or held >= WINDOW_CHARACTERS):
+                program, size = window.popleft()
+                held -= size
+                yield self._verdict(program)
+        for program, _ in window:
+            yield self._verdict(program)
+
+    def reference_seconds(self, problem: Problem) -> float | None:
+        """The result of the problem's calibration; None if its solution did not pass."""
+        with self._work:
+            return self._queue.reference_seconds(problem)
+
+    def close(self) -> None:
+        """End all workers and their children, even in the middle of a program."""
+        with self._work:
+            self._closed = True
+            self._work.notify_all()
+            self._news.notify_all()
+        while alive := [thread for thread in self._threads if thread.is_alive()]:
+            for thread in alive:
+                if thread in self._working:
+                    _raise_in(thread)
+            for thread in alive:
+                thread.join(_STOP_SECONDS)
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        """With the lock held. Raises a worker's fatal error, `SandboxError` if the pool was closed."""
+        while not condition():
+            if self._error is not None:
+                raise self._error
+            if self._closed:
+                raise SandboxError("The pool was closed before it had all verdicts.")
+            self._news.wait()
+
+    def _verdict(self, program: QueuedProgram) -> Verdict:
+        """The verdict of a program, once it has one; an error's as `infra`."""
+        with self._news:
+            self._wait_until(lambda: program.done)
+        if program.verdict is not None:
+            return program.verdict
+        failed = isinstance(program.error, SandboxError)
+        return Verdict("infra", 0, 0, 0.0, f"{'' if failed else BROKEN}{program.error}", repeatable=not failed)
+
+    def _serve(self, worker: int) -> None:
+        """A worker's loop: one sandbox after the other, while there is work."""
+        try:
+            while not self._closed:
+                with self._sandbox() as sandbox:
+                    with self._news:
+                        self._serving += 1
+                        self._news.notify_all()
+                    self._work_with(worker, sandbox)
+        except PoolClosed:
+            return
+        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise to: who waits for it gets it
+            with self._news:
+                self._error = self._error or error
+                self._news.notify_all()
+
+    def _sandbox(self) -> Sandbox:
+        """A new sandbox. A failed start, as on a machine without free memory, is tried again."""
+        failures = 0
+        while True:
+            try:
+                return Sandbox(self._config, self._evidence)
+            except SandboxError as error:
+                failures += 1
+                if isinstance(error, IsolationMissing) or failures > RETRIES or self._closed:
+                    raise
+
+    def _take(self, worker: int) -> Chunk | None:
+        """Wait for something that this worker may run; None after the pool is closed."""
+        with self._work:
+            while not self._closed:
+                chunk = self._queue.take(worker)
+                if chunk is not None:
+                    return chunk
+                self._work.wait()
+        return None
+
+    def _work_with(self, worker: int, sandbox: Sandbox) -> None:
+        """Run programs until the pool is closed, or the sandbox must be replaced."""
+        usable = True
+        while usable and (chunk := self._take(worker)) is not None:
+            self._working.add(threading.current_thread())
+            try:
+                usable = self._run(worker, sandbox, chunk)
+            finally:
+                self._working.discard(threading.current_thread())
+
+    def _run(self, worker: int, sandbox: Sandbox, chunk: Chunk) -> bool:
+        """Run one program, or calibrate its problem. Returns whether the sandbox can go on."""
+        problem = chunk.state.limited()
+        try:
+            if chunk.calibrates:
+                seconds = sandbox.reference_seconds(problem)
+                self._tell(lambda queue: queue.settle(chunk.state, seconds))
+                return True
+            (program,) = chunk.programs
+            verdict = sandbox.score(problem, program.code)
+        except (SandboxError, OSError) as error:
+            reason = str(error)
+            self._tell(lambda queue: queue.again(chunk, worker, reason))
+            return False
+        except UsageError as error:
+            broken = error
+            self._tell(lambda queue: queue.reject(chunk, broken))
+            return True
+        if verdict.status == "infra":
+            self._tell(lambda queue: queue.again(chunk, worker, verdict.detail))
+        else:
+            self._tell(lambda queue: queue.finish(program, verdict))
+        return True
+
+    def _tell(self, what: Callable[[ProgramQueue], object]) -> None:
+        """Change the queue. Other workers may find something to do now."""
+        with self._work:
+            what(self._queue)
+            self._work.notify_all()
+
+
+def _raise_in(thread: threading.Thread) -> None:
+    """Raise `PoolClosed` in another thread, at its next step in Python.
+
+    Only the sandbox's own thread can end its program in order. While it waits for one it takes such a step ten times a
+    second.
+    """
+    if thread.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(PoolClosed))

@@ -1,0 +1,78 @@
+"""The reward function: turns a verdict into a number.
+
+    def reward(problem, rollout, verdict) -> float: ...            # reward.name=package.module:reward
+    def reward(problem, rollout, verdict, parts) -> float: ...     # parts: what the group's stages found out, by name
+
+A reward function is never called for a verdict of `infra`, nor with an unknown part. Of a stage with a value for each
+rollout, `parts` has this rollout's; of `judge` and `prompt_logprobs` it has the group's.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from raypoly.core.config import Config
+from raypoly.core.values import Float64, Problem, Rollout, Verdict
+from raypoly.verifier.rewards.compute_score import ComputeScore
+from raypoly.verifier.rewards.own_function import OwnFunction
+
+Reward = Callable[..., float]
+
+
+def reward_function(config: Config) -> Reward:
+    """`passed`, `fraction`, `compute_score`, or the user's own function, as `reward.name` says."""
+    if config.reward.name == "compute_score":
+        return ComputeScore(config.reward)
+    known = {name: f"raypoly.verifier.rewards:{name}" for name in ("passed", "fraction")}
+    own = OwnFunction.load("reward.name", config.reward.name, known)
+    return own.function if config.reward.name in known else _checked(own)
+
+
+def _checked(own: OwnFunction) -> Reward:
+    """The user's function, whose exceptions name the problem and whose values are finite numbers."""
+
+    @functools.wraps(own.function)
+    def reward(problem: Problem, *args: Any, **parts: Any) -> float:
+        value = own.call(problem, problem, *args, **parts)
+        return own.number(problem, value, value)
+
+    return reward
+
+
+def reads_parts(reward: Reward) -> bool:
+    """Whether the function has a parameter `parts`."""
+    return "parts" in inspect.signature(reward).parameters
+
+
+def group_rewards(
+    reward: Reward, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], parts: Mapping[str, Any]
+) -> Float64:
+    """The rewards of a group's N rollouts, float64 [N]. `parts`: what its stages found out, by the stage's name."""
+    pairs = list(zip(rollouts, verdicts, strict=True))
+    if not reads_parts(reward):
+        return np.array([reward(problem, *pair) for pair in pairs], dtype=np.float64)
+    own = [{name: _own(part, place) for name, part in parts.items()} for place in range(len(pairs))]
+    found = [reward(problem, *pair, parts=values) for pair, values in zip(pairs, own, strict=True)]
+    return np.array(found, dtype=np.float64)
+
+
+def passed(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
+    """1 where every test passed, else 0: the study's binary reward."""
+    return 1.0 if verdict.passed else 0.0
+
+
+def fraction(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
+    """The share of tests passed; all are run (`scorer.all_tests`)."""
+    return verdict.tests_passed / verdict.tests_total if verdict.tests_total else 0.0
+
+
+def _own(part: Any, place: int) -> Any:
+    """One rollout's value of a part that has one for each."""
+    if isinstance(part, Mapping):
+        return {name: _own(column, place) for name, column in part.items()}
+    return part[place] if isinstance(part, tuple | list | np.ndarray) else part

@@ -1,0 +1,137 @@
+"""One candidate in its process: loads the code once, then runs tests. Expected values stay in the parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from raypoly.core.errors import SandboxError
+from raypoly.core.values import Status
+from raypoly.verifier.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime, ScratchFull
+from raypoly.verifier.sandbox.child import plain_data
+from raypoly.verifier.sandbox.child.confine import SCRATCH_BYTES, SCRATCH_FILES
+from raypoly.verifier.sandbox.outcome import TestStopped
+from raypoly.verifier.sandbox.zygote_client import ChildExit, Forker
+
+NONCE = 16
+_OVER: dict[str, Status] = {"steps": "timeout", "elements": "memory", "depth": "error"}
+
+
+LAST_WORDS = 1 << 16
+"""The most bytes of a message that says how a program's start, or a script, ended; to decode more takes us seconds."""
+
+
+class CandidateProcess:
+    """Every method that waits raises `TestStopped` if the program stops, and `SandboxError` if the sandbox failed."""
+
+    def __init__(
+        self, forker: Forker, clock: Clock, entry_point: str, code: str, counted: bool, tests: bytes | None = None
+    ) -> None:
+        """`counted`: some test has a budget. `tests`: all tests, packed; None to send them one by one."""
+        self._clock, self._forker = clock, forker
+        self._nonce = os.urandom(NONCE)
+        self._child = forker.fork(clock.in_all, clock)
+        role = ("candidate", self._nonce, entry_point, counted, tests is not None)
+        frames = [plain_data.pack(role), code.encode("utf-8", "surrogatepass")]
+        self._child.send(*frames, *([] if tests is None else [tests]))
+        self._messages = iter(self._child.receive, None) if tests is None else self._child.messages()
+        self._ended: ChildExit | None = None
+        self.parses = True
+
+    def load(self) -> None:
+        """Wait until the code is loaded."""
+        message = self.message()
+        if len(message) > LAST_WORDS or self._decoded(message)[0] != "ready":
+            raise _garbled()
+
+    def send(self, test: bytes) -> None:
+        """Send a test; its answer is the next `message`."""
+        self._child.send(test)
+
+    def message(self) -> bytes:
+        """The next message, as it came, believed only behind the nonce."""
+        try:
+            message = next(self._messages)
+        except OutOfTime:
+            limit = self._clock.per_message
+            raise TestStopped("timeout", f"more than {limit:g} s of CPU", by_clock=True) from None
+        except ScratchFull:
+            raise scratch_full_stop() from None
+        except Garbled:
+            raise _garbled() from None
+        except ChildGone:
+            if not self._child.ends_by_itself():
+                raise TestStopped("error", "the program closed the channel of its results") from None
+            raise stop_of_exit(self.end(), self._clock) from None
+        if message[:NONCE] != self._nonce:
+            raise _garbled()
+        return message[NONCE:]
+
+    def answer(self, message: bytes) -> tuple[Any, Any, Any]:
+        """(result, arguments after the call, counts) of a test."""
+        reply = self._decoded(message)
+        if reply[0] != "ok" or len(reply) != 4:
+            raise _garbled()
+        return reply[1], reply[2], reply[3]
+
+    def spent(self) -> float:
+        """CPU seconds so far."""
+        return self._child.spent()
+
+    def end(self) -> ChildExit:
+        """Kill and reap the process. Call it once."""
+        if self._ended is None:
+            self._ended = self._forker.reap(self._child)
+        return self._ended
+
+    def _decoded(self, message: bytes) -> tuple[Any, ...]:
+        try:
+            reply = plain_data.decode(message)
+        except plain_data.Malformed:
+            raise _garbled() from None
+        if type(reply) is not tuple or not reply or type(reply[0]) is not str:
+            raise _garbled()
+        if reply[0] not in ("ready", "ok"):
+            self.parses = reply[0] != "syntax"
+            raise stop_of_reply(reply)
+        return reply
+
+
+def stop_of_reply(reply: tuple[Any, ...]) -> TestStopped:
+    """The meaning of a program's, or a test's, last message."""
+    if not all(type(word) is str or (type(word) is int and abs(word) < 1 << 63) for word in reply[1:]):
+        return _garbled()  # a longer number has no text
+    kind, words = reply[0], [str(word) for word in reply[1:]]
+    if kind == "memory":
+        return TestStopped("memory", "MemoryError", alive=True)
+    if kind == "over" and len(words) == 2 and words[0] in _OVER:
+        return TestStopped(_OVER[words[0]], f"over the budget of {words[0]} at {words[1]}")
+    if kind == "tamper" and words:
+        return TestStopped("error", f"tampering: {words[0]}")
+    if kind in ("raised", "syntax") and len(words) == 2:
+        return TestStopped("error", ": ".join(word for word in words if word), alive=True)
+    return _garbled()
+
+
+def stop_of_exit(ended: ChildExit, clock: Clock) -> TestStopped:
+    """Why a process ended that we did not kill. Raises `SandboxError` if the program did not cause it."""
+    if not os.WIFSIGNALED(ended.status):
+        code = os.waitstatus_to_exitcode(ended.status)
+        return TestStopped("error", f"ended with exit code {code} before it answered")
+    number = os.WTERMSIG(ended.status)
+    if number in (signal.SIGXCPU, signal.SIGKILL) and ended.cpu_seconds >= clock.in_all:
+        return TestStopped("timeout", f"more than {clock.in_all:g} s of CPU in all", by_clock=True)
+    if number == signal.SIGKILL and not ended.large:  # a candidate can't send itself SIGKILL
+        raise SandboxError("A program was killed from outside: the machine may be out of memory.")
+    if number == signal.SIGKILL:
+        return TestStopped("memory", "killed by the kernel, most likely for memory")
+    return TestStopped("error", f"died of {signal.Signals(number).name}")
+
+
+def scratch_full_stop() -> TestStopped:
+    return TestStopped("error", f"it wrote more than {SCRATCH_BYTES >> 20} MiB, or {SCRATCH_FILES} files")
+
+
+def _garbled() -> TestStopped:
+    return TestStopped("error", "the program wrote on the channel of its results")

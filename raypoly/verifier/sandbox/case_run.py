@@ -1,0 +1,99 @@
+"""Runs a program against cases: calls of a function, or operations on an object."""
+
+from __future__ import annotations
+
+from raypoly.core.values import Problem
+from raypoly.verifier.sandbox.candidate_process import CandidateProcess
+from raypoly.verifier.sandbox.channel import Clock
+from raypoly.verifier.sandbox.child.candidate import OPERATIONS
+from raypoly.verifier.sandbox.outcome import Refusal, TestsOutcome, TestStopped, call_text, short_repr
+from raypoly.verifier.sandbox.prepared_suite import Case, Cases, equals_expected
+from raypoly.verifier.sandbox.zygote_client import Forker
+
+
+class CaseRun:
+    """One program against the cases of one suite; used once. Raises `SandboxError` if the sandbox failed."""
+
+    def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str, suite: Cases) -> None:
+        self._forker, self._clock, self._code, self._suite = forker, clock, code, suite
+        self._entry_point = OPERATIONS if problem.tests.kind == "operations" else problem.entry_point
+        self._outcome = TestsOutcome(total=len(suite.cases))
+
+    def refused(self, refusal: Refusal) -> TestsOutcome:
+        """The program was found not to compile."""
+        return self._outcome.refuse(refusal)
+
+    def judge(self, all_tests: bool) -> TestsOutcome:
+        """Run up to the first failed test, or with `all_tests` all, in a new process after a test that killed it."""
+        following = 0
+        while following < len(self._suite.cases) and self._outcome.cpu_seconds < self._clock.in_all:
+            following = self._judge_from(following, all_tests)
+        return self._outcome
+
+    def measure(self, counted: bool) -> TestsOutcome:
+        """The counts of each test, or its CPU seconds, without budgets and comparison."""
+        outcome = self._outcome
+        program = CandidateProcess(self._forker, self._clock, self._entry_point, self._code, counted)
+        try:
+            program.load()
+            for case in self._suite.cases:
+                before = program.spent()
+                program.send(case.unlimited)
+                outcome.counts.append(program.answer(program.message())[2])
+                outcome.seconds.append(program.spent() - before)
+        except TestStopped as stop:
+            outcome.stop(stop, len(outcome.counts) + 1, "")
+        finally:
+            outcome.cpu_seconds = program.end().cpu_seconds
+        return outcome
+
+    def _judge_from(self, start: int, all_tests: bool) -> int:
+        """Judge the tests from `start` on in one process. Returns the test to go on with in another.
+
+        If allowed, a program gets all inputs at once and answers without waiting.
+        """
+        outcome, suite = self._outcome, self._suite
+        clock = Clock(self._clock.per_message, self._clock.in_all - outcome.cpu_seconds)
+        tests = None if suite.one_by_one else suite.inputs(start)
+        program = CandidateProcess(self._forker, clock, self._entry_point, self._code, suite.counted, tests)
+        try:
+            program.load()
+            for index, case in enumerate(suite.cases[start:], start):
+                alive = self._judge(program, index, case)
+                if outcome.status != "passed" and not all_tests:
+                    break
+                if not alive:
+                    return index + 1
+        except TestStopped as stop:
+            outcome.stop(stop, 0, "")
+            outcome.parses = program.parses
+        finally:
+            outcome.cpu_seconds += program.end().cpu_seconds
+        return len(suite.cases)
+
+    def _judge(self, program: CandidateProcess, index: int, case: Case) -> bool:
+        """Judge a test's answer. Returns whether the program is still alive."""
+        try:
+            if self._suite.one_by_one:
+                program.send(case.message)
+            message = program.message()
+            if message != case.expected_message:  # most answers equal the expected bytes
+                if len(message) > case.most_bytes:
+                    self._outcome.wrong(
+                        index + 1, self._call(case), f"an answer of {len(message)} bytes", short_repr(case.expected)
+                    )
+                    return True
+                result = program.answer(message)[0]
+                if not equals_expected(result, case.expected, self._suite.comparison):
+                    self._outcome.wrong(index + 1, self._call(case), short_repr(result), short_repr(case.expected))
+                    return True
+        except TestStopped as stop:
+            self._outcome.stop(stop, index + 1, self._call(case), short_repr(case.expected))
+            return stop.alive
+        self._outcome.passed += 1
+        return True
+
+    def _call(self, case: Case) -> str:
+        """The call as source text."""
+        name = "" if self._entry_point == OPERATIONS else self._entry_point.rpartition(".")[2]
+        return call_text(name, case.args, case.kwargs)

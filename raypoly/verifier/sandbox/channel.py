@@ -1,0 +1,275 @@
+"""The parent's end of a child's channel: framed messages under limits of CPU time, with the wall clock as backstop.
+
+A test's clock is the child's own CPU time plus the time that it sleeps (`sleep_meter.py`). A process that waits for a
+CPU on a loaded machine spends nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import signal
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from raypoly.core.errors import SandboxError
+from raypoly.verifier.sandbox.child.confine import SCRATCH_BYTES, SCRATCH_FILES
+from raypoly.verifier.sandbox.child.plain_data import MAX_BYTES
+from raypoly.verifier.sandbox.sleep_meter import SleepMeter
+
+_HEADER = struct.Struct(">I")
+_GREETING = _HEADER.pack(0)
+_CREDENTIALS = struct.Struct("3i")
+_POLL_SECONDS = 0.1
+_RANDOM = random.Random()
+_START_SECONDS = 60.0
+_WINDOW_MS = 32
+_MAY_BLOCK = 1 << 16
+"""Bytes of finished messages for which a child may have waited until we looked: that is no sleep of its own."""
+_FEW = 256
+"""Fewer bytes never fill a socket, however small their pieces: no child waits for us behind them."""
+_BLOCKS = 150_000
+"""Bytes of one message behind which a child waits for us, since no more fit in: a result has at most some 110 times as
+many."""
+
+
+class ChildGone(Exception):
+    """The child closed its end of the channel: it died."""
+
+
+class OutOfTime(Exception):
+    """The child used up its time."""
+
+
+class Garbled(Exception):
+    """The child's bytes are not a message, or too many."""
+
+
+class ScratchFull(Garbled):
+    """The child filled its scratch folder."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Limits in seconds of CPU (or sleep) for one message, and for the child's whole life."""
+
+    per_message: float
+    in_all: float
+
+    @property
+    def backstop(self) -> float:
+        """Wall seconds for the child's whole life: far more than `in_all` needs under this machine's load."""
+        load = os.getloadavg()[0] / (os.cpu_count() or 1)
+        return (30 + 3 * self.in_all) * max(1.0, load)
+
+
+class Child:
+    """One confined process: send it messages, receive its messages, kill it."""
+
+    def __init__(self, channel: socket.socket, number: int, clock: Clock, scratch: Path | None = None) -> None:
+        """`scratch`: the folder to watch if no file system of its own bounds it."""
+        self.number = number
+        """Its number at its forker."""
+        self.channel = channel
+        """A template's is its control socket, once its prelude has run."""
+        self._clock = clock
+        self.channel.setblocking(False)
+        self._incoming = bytearray()
+        self._outgoing = bytearray()
+        self._scratch, self._looked = scratch, time.monotonic()
+        self._meter: SleepMeter | None = None
+        self._began = self._taken = self._cpu = 0.0
+        """When it greeted (wall clock), what it had spent when its last message was taken, CPU time when last read."""
+        self._pid = self._pidfd = -1
+
+    def send(self, *messages: bytes) -> None:
+        """Queue messages. `receive` sends what could not leave at once."""
+        for message in messages:
+            self._outgoing += _HEADER.pack(len(message))
+            self._outgoing += message
+        self._flush()
+
+    def receive(self) -> bytes:
+        """Wait for the next message. Raises `ChildGone`, `OutOfTime`, `Garbled` or `ScratchFull`."""
+        while (message := self._complete()) is None:
+            self._wait(0)
+        return message
+
+    def messages(self) -> Iterator[bytes]:
+        """Messages as they arrive. Raises as `receive` does.
+
+        It polls at growing intervals and when the child ends, so that the child's writes don't wake this process each
+        time.
+        """
+        window = 0
+        while True:
+            message = self._complete()
+            if message is not None:
+                yield message
+            else:
+                self._wait(0 if self._incoming else window)  # it may wait for us to take the rest of a message
+                window = min(2 * window or 1, _WINDOW_MS)
+
+    def stream(self, limit: int) -> bytes:
+        """All bytes until the child closes its end. Raises `OutOfTime`, or `Garbled` beyond `limit` bytes."""
+        while True:
+            try:
+                self._wait(0)
+            except ChildGone:
+                return bytes(self._incoming)
+            if len(self._incoming) > limit:
+                raise Garbled
+
+    def spent(self) -> float:
+        """Seconds of CPU and of sleep so far."""
+        with contextlib.suppress(OSError):  # it is gone: the next read says so
+            self._cpu = time.clock_gettime((~self._pid << 3) | 2)
+        return self._cpu + (0.0 if self._meter is None else self._meter.slept)
+
+    def ends_by_itself(self) -> bool:
+        """Whether the process ends shortly after it closed its channel."""
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(2000))
+
+    def kill(self) -> None:
+        """Send SIGKILL. A child has no descendants, so nothing is left."""
+        with contextlib.suppress(SandboxError):
+            self._await_greeting()
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        self.channel.close()
+
+    def _await_greeting(self) -> None:
+        """Wait for the child's first, empty message, with which the kernel reports the sender's process id.
+
+        The id stays valid until the forker reaps the child.
+        """
+        if self._pid >= 0 or self.channel.fileno() < 0:
+            return
+        poll = select.poll()
+        poll.register(self.channel, select.POLLIN)
+        if not poll.poll(1000 * _START_SECONDS * max(1.0, os.getloadavg()[0])):
+            raise SandboxError("A sandbox child did not start within a minute: the machine is overloaded.")
+        try:
+            data, ancillary, _, _ = self.channel.recvmsg(_HEADER.size, socket.CMSG_SPACE(_CREDENTIALS.size))
+        except OSError:  # it was killed before it could greet
+            data, ancillary = b"", []
+        if data != _GREETING or not ancillary:
+            raise SandboxError("A sandbox child could not be started and confined, as it could before.")
+        self._pid = int(_CREDENTIALS.unpack(ancillary[0][2][: _CREDENTIALS.size])[0])
+        try:
+            self._pidfd = os.pidfd_open(self._pid)
+        except OSError as error:  # its template was killed, and it with it
+            raise SandboxError(f"A sandbox child is gone before it began: {error}") from error
+        self._meter, self._began = SleepMeter(self._pid), time.monotonic()
+
+    def _wait(self, window: int) -> None:
+        """Read what there is, once there is something; look for it after `window` ms and ever more, or at once if 0."""
+        self._await_greeting()
+        assert self._meter is not None
+        poll = select.poll()
+        asked, spent = time.monotonic(), self.spent()
+        self._meter.start()
+        while True:
+            self._look_at_scratch()
+            left = min(self._clock.per_message - (spent - self._taken), self._clock.in_all - spent)
+            if left <= 0 or asked - self._began > self._clock.backstop:
+                raise OutOfTime
+            poll.register(self.channel, (0 if window else select.POLLIN) | (select.POLLOUT if self._outgoing else 0))
+            if window:
+                poll.register(self._pidfd, select.POLLIN)
+            most = min(1000 * left, 1000 * _POLL_SECONDS, window or 1000)
+            pause = max(1, most * _RANDOM.uniform(0.5, 1.0))  # no child can tell when it will be looked at
+            events = poll.poll(pause)
+            if any(event & select.POLLOUT for _, event in events):
+                self._flush()
+            arrived = self._read()
+            wall, cpu = time.monotonic() - asked, self.spent() - spent
+            if arrived < (_MAY_BLOCK if window else _BLOCKS):
+                late = max(0.0, wall - pause / 1000)
+                self._meter.watch(wall, cpu, late, arrived > 0, arrived >= _FEW or self._is_complete())
+            if arrived:
+                return
+            asked, spent, window = asked + wall, self.spent(), min(2 * window, _WINDOW_MS)
+
+    def _look_at_scratch(self) -> None:
+        """Check the scratch at most ten times a second. Raises `ScratchFull`."""
+        if self._scratch is not None and time.monotonic() - self._looked > _POLL_SECONDS:
+            if not _is_small(self._scratch):
+                raise ScratchFull
+            self._looked = time.monotonic()
+
+    def _is_complete(self) -> bool:
+        """Whether a whole message has arrived."""
+        if len(self._incoming) < _HEADER.size:
+            return False
+        (size,) = _HEADER.unpack_from(self._incoming)
+        return len(self._incoming) >= _HEADER.size + int(size)
+
+    def _complete(self) -> bytes | None:
+        """The next message, if it has arrived. Raises `Garbled` where it says that it is too long."""
+        if len(self._incoming) < _HEADER.size:
+            return None
+        (size,) = _HEADER.unpack_from(self._incoming)
+        if size > MAX_BYTES + 1024:
+            raise Garbled
+        if len(self._incoming) < _HEADER.size + size:
+            return None
+        message = bytes(self._incoming[_HEADER.size : _HEADER.size + size])
+        del self._incoming[: _HEADER.size + size]
+        self._taken = self.spent()
+        return message
+
+    def _read(self) -> int:
+        """Read the bytes that have arrived. Returns how many there were. Raises `ChildGone` at the end."""
+        try:
+            part = self.channel.recv(1 << 20)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            part = b""
+        if not part:
+            raise ChildGone
+        self._incoming += part
+        return len(part)
+
+    def _flush(self) -> None:
+        try:
+            while self._outgoing:
+                sent = self.channel.send(self._outgoing[: 1 << 20])
+                del self._outgoing[:sent]
+        except BlockingIOError:
+            return  # the rest follows when the child has read some
+        except OSError:
+            self._outgoing.clear()  # it is gone: the next read says so
+
+
+def _is_small(folder: Path) -> bool:
+    """Whether a folder is within the limits of a scratch. Links are not followed."""
+    count = size = 0
+    folders = [str(folder)]
+    while folders:
+        try:
+            for entry in os.scandir(folders.pop()):
+                count += 1
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                if count > SCRATCH_FILES or size > SCRATCH_BYTES:
+                    return False
+        except FileNotFoundError:
+            continue  # it was removed meanwhile
+        except OSError:
+            return False  # an unreadable folder counts as full
+    return True

@@ -1,0 +1,129 @@
+"""Run one program: load its code once, then make each test's call. It knows inputs only; the parent compares results.
+
+Messages in: the code, then either all tests in one message, or one message a test for as long as they come; a test is
+`(args, kwargs, budget, want_args)`. Messages out, each behind the program's nonce: `("ready",)` or why the code can't
+be loaded, then for each test `("ok", result, args, counts)`, `("raised", kind, text)` or `("memory",)`; or the last
+words of a process that went over a budget or tampered (`budget.py`, `guard.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from raypoly.verifier.sandbox.child import budget, counted_code, frames, guard, linked_nodes, plain_data
+
+Report = Callable[..., None]
+OPERATIONS = "<operations>"
+"""The entry point of a problem whose tests are lists of operations."""
+_IMMUTABLE = frozenset({int, str, bool, float, type(None)})
+
+
+def serve(
+    channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: str, counted: bool, at_once: bool
+) -> None:
+    """Load the program and answer tests. `counted`: some test has a budget. `at_once`: all tests are one message."""
+
+    def report(*message: object) -> None:
+        frames.send(channel, nonce + _encoded(message))
+
+    counters = None
+    code = frames.receive(channel).decode("utf-8", "surrogatepass")
+    try:
+        compiled = counted_code.compiled(code) if counted else compile(code, budget.FILE, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        report("syntax", type(error).__name__, text_of(error))
+        return
+    program = FunctionType(compiled, namespace)
+    namespace.pop(entry_point.partition(".")[0].removesuffix("()"), None)  # a prelude's `add` is no answer
+    if counted:
+        name = guard.check_program(compiled, code)
+        if name is not None:
+            guard.tampered(report, f"the name {name} can't be used in a budgeted test")
+        counters = budget.install(report, namespace, compiled)
+    try:
+        program()
+        function = entry(namespace, entry_point)
+        if counters is not None:
+            budget.loaded(counters)
+    except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
+        _report_error(report, error)
+        return
+    report("ready")
+    if at_once:
+        for test in plain_data.unpack(frames.receive(channel)):
+            _answer(report, function, namespace, counters, test)
+        return
+    while True:
+        _answer(report, function, namespace, counters, frames.receive(channel))
+
+
+def _answer(
+    report: Report, function: Any, namespace: dict[str, Any], counters: budget.Counters | None, test: bytes
+) -> None:
+    args, kwargs, limits, want_args = plain_data.unpack(test, linked_nodes.maker(namespace))
+    if counters is not None:
+        budget.begin(counters, limits, (args, kwargs))
+    try:
+        result = function(*args, **kwargs)
+        counts = None if counters is None else budget.counts(counters)
+        report("ok", result, (args, kwargs) if want_args else None, counts)
+    except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
+        _report_error(report, error)
+
+
+def entry(namespace: dict[str, Any], entry_point: str) -> Any:
+    """What `entry_point` names: `f`, `Solution().twoSum` (one instance for all tests, as in the data set)."""
+    if entry_point == OPERATIONS:
+        return _operations_player(namespace)
+    value: Any = None
+    for position, part in enumerate(entry_point.split(".")):
+        name = part.removesuffix("()")
+        value = namespace[name] if position == 0 else getattr(value, name)
+        if part.endswith("()"):
+            value = value()
+    return value
+
+
+def _operations_player(namespace: dict[str, Any]) -> Callable[[list[str], list[list[Any]]], list[Any]]:
+    """A function that makes an object, calls its methods in turn, and gives what each returned (None for making it).
+
+    Its arguments are such as `["LRUCache", "put", "get"]` and `[[2], [1, 1], [1]]`.
+    """
+    make = linked_nodes.maker(namespace)
+
+    def play(operations: list[str], arguments: list[list[Any]]) -> list[Any]:
+        made = namespace[operations[0]](*arguments[0])
+        results: list[Any] = [None]
+        for name, args in zip(operations[1:], arguments[1:], strict=True):
+            result = getattr(made, name)(*args)
+            # a copy: what is returned may be changed by the operations that follow
+            results.append(result if type(result) in _IMMUTABLE else plain_data.decode(plain_data.encode(result), make))
+        return results
+
+    return play
+
+
+def _encoded(message: tuple[object, ...]) -> bytes:
+    try:
+        return plain_data.encode(message)
+    except plain_data.TooLarge as error:
+        return plain_data.encode(("ok", plain_data.Opaque(f"a value of {error}"), None, None))
+
+
+def _report_error(report: Report, error: BaseException) -> None:
+    if isinstance(error, MemoryError):
+        report("memory")
+    else:
+        report("raised", type(error).__name__[:100], text_of(error))
+
+
+def text_of(error: BaseException) -> str:
+    """The message where it is plain text: a candidate's own `__str__` is never called."""
+    args = BaseException.args.__get__(error)  # type: ignore[attr-defined]
+    plain = [arg for arg in args[:2] if type(arg) is str] or [arg for arg in args[:1] if type(arg) in (int, float)]
+    text = plain[0] if plain else ""
+    if type(error) is SyntaxError:
+        text = f"{error.msg} (line {error.lineno})"
+    return str(text)[:200]

@@ -1,0 +1,195 @@
+"""A problem's `check(candidate)`: read as plain cases where it is simple, else run with a stand-in for the candidate.
+
+Most checks are a list of simple assertions. `read_cases` turns those into arguments and expected values, once a
+problem; the parent then compares plain data, and no checker process is needed. A check is internet data, so both are
+done in a confined child.
+
+Any other check runs in a process of its own (`serve`). The stand-in sends the arguments out (`("call", done, args,
+kwargs)`, with the number of assertions that held so far) and gets `(result, (args, kwargs))` back: what the candidate
+returned, and its arguments as it left them, which are written into the checker's own objects in place; or None where
+the candidate failed, which fails the assertion. The last message is `("done", held, failures)`, with the text of each
+failure, or `("broken", text)` where the check can't be run at all. With `all_tests`, an assertion that fails is noted
+and the check goes on.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import Any
+
+from raypoly.verifier.sandbox.child import frames, linked_nodes, plain_data
+
+_HELD = "__held__"
+_NODE_HELPERS = {"is_same_list": "ListNode", "is_same_tree": "TreeNode"}
+"""Helpers of the prelude that compare nodes by value, and the class of these."""
+
+
+class CandidateFailed(Exception):
+    """The candidate raised or died in a call."""
+
+
+class Held:
+    """Counts assertions of the check's own body, and keeps what failed."""
+
+    def __init__(self, all_tests: bool) -> None:
+        self.all_tests = all_tests
+        self.count = 0
+        self.failures: list[str] = []
+
+    def __enter__(self) -> None:
+        """An assertion begins."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> bool:
+        if kind is None:
+            self.count += 1
+            return False
+        self.failures.append(f"{kind.__name__}: {error}"[:200])
+        return self.all_tests
+
+
+def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool, name: str) -> None:
+    """Execute the check in `namespace`, where the prelude has run, and say what came of it.
+
+    `name`: the entry point, by which a check may call the candidate too.
+    """
+    sys.setrecursionlimit(20_000)  # helpers such as is_same_list recurse a frame a node
+    make = linked_nodes.maker(namespace)
+    held = Held(all_tests)
+
+    def candidate(*args: Any, **kwargs: Any) -> Any:
+        frames.send(channel, plain_data.encode(("call", held.count, args, kwargs)))
+        answer = plain_data.unpack(frames.receive(channel), make)
+        if answer is None:
+            raise CandidateFailed
+        result, (args_after, kwargs_after) = answer
+        for before, after in zip(args, args_after, strict=True):
+            write_back(before, after)
+        for name, after in kwargs_after.items():
+            write_back(kwargs[name], after)
+        return result
+
+    try:
+        namespace[_HELD] = held
+        namespace[name] = candidate
+        exec(compile(_counted(source), "<check>", "exec", dont_inherit=True), namespace)
+        check = namespace["check"]
+    except BaseException as error:  # noqa: BLE001 - whatever a check raises is told to the parent
+        frames.send(channel, plain_data.encode(("broken", f"{type(error).__name__}: {error}"[:200])))
+        return
+    try:
+        check(candidate)
+    except BaseException as error:  # noqa: BLE001 - an operation on a wrong result may raise anything
+        if all_tests or not held.failures:
+            held.failures.append(f"{type(error).__name__}: {error}"[:200])
+    frames.send(channel, plain_data.encode(("done", held.count, held.failures)))
+
+
+def _counted(source: str) -> ast.Module:
+    """The check with each assertion of its body inside `with __held__:`."""
+    tree = ast.parse(source)
+    for part in tree.body:
+        if isinstance(part, ast.FunctionDef) and part.name == "check":
+            _Counting().generic_visit(part)
+    return ast.fix_missing_locations(tree)
+
+
+class _Counting(ast.NodeTransformer):
+    """Not into functions of the check's own: their assertions are part of one of its tests."""
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        item = ast.withitem(ast.Name(_HELD, ast.Load()))
+        return ast.copy_location(ast.With([item], [node]), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        return node
+
+
+def write_back(before: Any, after: Any) -> None:
+    """Make the object `before` equal to `after`, in place, as far as objects of its kind can be changed."""
+    if type(before) is list and type(after) is list:
+        if len(before) == len(after):
+            for index, (old, new) in enumerate(zip(before, after, strict=True)):
+                if type(old) is type(new) and type(old) in (list, dict, set):
+                    write_back(old, new)
+                else:
+                    before[index] = new
+        else:
+            before[:] = after
+    elif type(before) is type(after) and type(before) in (dict, set):
+        before.clear()
+        before.update(after)
+    elif type(before) is type(after) and type(before).__name__ in ("ListNode", "TreeNode"):
+        for name in ("val", "next", "left", "right"):
+            if hasattr(after, name):
+                setattr(before, name, getattr(after, name))
+
+
+def read_cases(namespace: dict[str, Any], source: str, name: str) -> list[tuple[Any, ...]] | None:
+    """`[(args, kwargs, expected), ...]`, None where `check` is more than assertions that compare one call.
+
+    None too where it calls the candidate by its `name`.
+
+    Understood: `assert candidate(...) == VALUE` and `assert is_same_list(candidate(...), VALUE)` (and `is_same_tree`)
+    with the helpers of the prelude, which has run in `namespace`.
+    """
+    tree = ast.parse(source)
+    body = _assertions(tree)
+    if body is None or any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree)):
+        return None
+    exec(compile(source, "<check>", "exec", dont_inherit=True), namespace)
+    found: list[tuple[Any, ...]] = []
+    for assertion in body:
+        if isinstance(assertion.test, ast.Constant) and assertion.test.value:
+            continue
+        parts = _call_and_expected(assertion.test)
+        if parts is None:
+            return None
+        call, expected, kind = parts
+        if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
+            return None
+        args = tuple(_value(argument, namespace) for argument in call.args)
+        kwargs = {str(keyword.arg): _value(keyword.value, namespace) for keyword in call.keywords}
+        value = _value(expected, namespace)
+        if kind is None and type(value).__name__ in _NODE_HELPERS.values():
+            return None  # `==` on nodes is identity, which no value can stand for
+        found.append((args, kwargs, value))
+    return found or None
+
+
+def _assertions(tree: ast.Module) -> list[ast.Assert] | None:
+    """The assertions of `check`, None where it does anything else."""
+    checks = [part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == "check"]
+    if len(checks) != 1 or checks[0].decorator_list:
+        return None
+    body = [part for part in checks[0].body if not isinstance(part, ast.Pass)]
+    assertions = [statement for statement in body if isinstance(statement, ast.Assert)]
+    return assertions if len(assertions) == len(body) else None
+
+
+def _call_and_expected(test: ast.expr) -> tuple[ast.Call, ast.expr, str | None] | None:
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        left, right, kind = test.left, test.comparators[0], None
+    elif isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and len(test.args) == 2 and not test.keywords:
+        kind = _NODE_HELPERS.get(test.func.id)
+        left, right = test.args
+        if kind is None:
+            return None
+    else:
+        return None
+    if not _is_candidate(left) or any(_is_candidate(node) for node in ast.walk(right)):
+        return None
+    assert isinstance(left, ast.Call)
+    return left, right, kind
+
+
+def _is_candidate(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "candidate"
+
+
+def _value(node: ast.expr, namespace: dict[str, Any]) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        code = compile(ast.Expression(node), "<check>", "eval", dont_inherit=True)
+        return eval(code, namespace)

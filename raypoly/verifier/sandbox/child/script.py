@@ -1,0 +1,72 @@
+"""Run a whole program with a text as its standard input; what it writes on standard output is the channel's stream.
+
+After the role's message nothing is framed any more: the parent reads until the process ends, and learns from its exit
+code whether it ended well. A program that raised writes its nonce and why behind its output.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import sys
+import threading
+from typing import Any, NoReturn
+
+from raypoly.verifier.sandbox.child import candidate, frames, plain_data
+
+_exit, _write = os._exit, os.write
+_FAILED = 1
+_DIGITS = 50_000
+"""Digits of a number that a program may print or read; judges allow more than Python by itself."""
+
+
+def serve(channel: int, namespace: dict[str, Any], nonce: bytes, standard_input: bytes) -> NoReturn:
+    """Run the code that comes next. Never returns."""
+    code = frames.receive(channel)
+    _redirect(channel, standard_input)
+    out = sys.stdout
+    sys.set_int_max_str_digits(_DIGITS)
+    namespace["__name__"] = "__main__"
+    try:
+        exec(compile(code.decode("utf-8", "surrogatepass"), "<candidate>", "exec", dont_inherit=True), namespace)
+        _finish(out)
+    except SystemExit as error:
+        status = error.code
+        _finish(out)
+        _exit(0 if status is None else int(status) & 0xFF if isinstance(status, int) else _FAILED)
+    except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
+        if isinstance(error, MemoryError):
+            words: tuple[str, ...] = ("memory",)
+        elif isinstance(error, SyntaxError) and error.filename == "<candidate>":
+            words = ("syntax", type(error).__name__, candidate.text_of(error))
+        else:
+            words = ("raised", type(error).__name__[:100], candidate.text_of(error))
+        _write(1, nonce + plain_data.encode(words))
+        _exit(_FAILED)
+    _exit(0)
+
+
+def _redirect(channel: int, standard_input: bytes) -> None:
+    """Standard input from a file that has no name, standard output to the channel."""
+    descriptor = os.open("input", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink("input")
+    view = memoryview(standard_input)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.dup2(descriptor, 0)
+    os.close(descriptor)
+    os.dup2(channel, 1)
+    os.close(channel)
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(open(0, "rb", closefd=False), "utf-8", errors="surrogateescape")  # type: ignore[misc]  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(open(1, "wb", closefd=False), "utf-8", errors="surrogateescape")  # type: ignore[misc]  # noqa: SIM115
+
+
+def _finish(out: Any) -> None:
+    """What an interpreter does at its end: wait for threads, run exit handlers, flush."""
+    vars(threading)["_shutdown"]()
+    atexit._run_exitfuncs()
+    for stream in (getattr(sys, "stdout", None), out):
+        if stream is not None and not stream.closed:
+            stream.flush()

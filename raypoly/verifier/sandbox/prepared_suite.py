@@ -1,0 +1,163 @@
+"""A problem's tests, ready to run: inputs, encoded once, and expected answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from raypoly.core.errors import BrokenTests
+from raypoly.core.values import Comparison, Problem
+from raypoly.data.formats.long_integers import loads
+from raypoly.verifier.sandbox.child import plain_data
+
+_AT_ONCE_BYTES = 4 << 20
+_SPELLING, _SMALL_ANSWER = 16, 1 << 16
+"""Equal values may differ in size: `True` takes a byte, and the 1 that equals it takes nine."""
+DEFAULT_COUNTERS = ("steps", "elements", "depth")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of the candidate, its expected result and its budget."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    expected: Any
+    budget: Mapping[str, int] | None = None
+
+    @cached_property
+    def message(self) -> bytes:
+        """The message for the candidate's process, without the expected value."""
+        return plain_data.pack(
+            (self.args, dict(self.kwargs), None if self.budget is None else dict(self.budget), False)
+        )
+
+    @cached_property
+    def unlimited(self) -> bytes:
+        """The same test without its budget, for calibration."""
+        return plain_data.pack((self.args, dict(self.kwargs), None, False))
+
+    @cached_property
+    def expected_message(self) -> bytes | None:
+        """The answer with the expected value; None if equal bytes would not mean an equal value."""
+        try:
+            return plain_data.encode(("ok", self.expected, None, None)) if _equals_itself(self.expected) else None
+        except (plain_data.TooLarge, RecursionError):
+            return None
+
+    @cached_property
+    def most_bytes(self) -> int:
+        """The most bytes of an answer that could equal the expected value; a larger one is wrong unread."""
+        try:
+            return _SPELLING * len(plain_data.encode(self.expected)) + _SMALL_ANSWER
+        except (plain_data.TooLarge, RecursionError):
+            return plain_data.MAX_BYTES
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The size of the input: its elements, then the largest number among the arguments."""
+        values = [*self.args, *self.kwargs.values()]
+        return sum(map(_elements, values)), max((abs(v) for v in values if type(v) is int), default=0)
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Cases in order."""
+
+    cases: tuple[Case, ...]
+    comparison: Comparison = "exact"
+
+    @cached_property
+    def counted(self) -> bool:
+        """Whether any test carries a budget."""
+        return any(case.budget is not None for case in self.cases)
+
+    @cached_property
+    def one_by_one(self) -> bool:
+        """Whether a program gets each test after the last answer: if tests have budgets, which it must not see in
+        advance, or the suite is huge."""
+        return self.counted or sum(len(case.message) for case in self.cases) > _AT_ONCE_BYTES
+
+    def inputs(self, start: int = 0) -> bytes:
+        """The tests from `start` on as one message."""
+        return plain_data.pack([case.message for case in self.cases[start:]]) if start else self._inputs
+
+    @cached_property
+    def _inputs(self) -> bytes:
+        return plain_data.pack([case.message for case in self.cases])
+
+
+@dataclass(frozen=True)
+class Script:
+    """A standard input and the expected output."""
+
+    input: bytes
+    output: str
+
+
+Suite = Cases | tuple[Script, ...] | None
+"""None for a `check` that needs a process of its own."""
+
+
+def read_suite(problem: Problem) -> Suite:
+    """The suite of a problem whose tests are JSON. Raises `BrokenTests` if they don't follow `TestSuite`."""
+    kind = problem.tests.kind
+    try:
+        rows = loads(problem.tests.source)
+        if not rows:
+            raise ValueError("there is none")
+        if kind == "stdin":
+            return tuple(Script(row["input"].encode(), row["output"] + "") for row in rows)
+        if kind == "operations":
+            cases = tuple(Case((row["operations"], row["args"]), {}, row["expected"]) for row in rows)
+        else:
+            cases = tuple(Case(tuple(r["args"]), r.get("kwargs", {}), r["expected"], r.get("budget")) for r in rows)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BrokenTests(
+            f"The tests of problem {problem.id} are not a JSON list of tests of kind {kind}: {error!r}."
+        ) from error
+    for case in cases:
+        unknown = set(case.budget or ()) - set(DEFAULT_COUNTERS)
+        if unknown:
+            raise BrokenTests(
+                f"The tests of problem {problem.id} have a budget of {', '.join(sorted(unknown))}; "
+                f"known: {', '.join(DEFAULT_COUNTERS)}."
+            )
+    return Cases(cases, problem.tests.comparison)
+
+
+def equals_expected(result: Any, expected: Any, comparison: Comparison) -> bool:
+    """Whether plain data equals the expected value. A comparison too deep for Python is no match."""
+    try:
+        return bool((_as_json(result) if comparison == "json" else result) == expected)
+    except RecursionError:
+        return False
+
+
+def _as_json(value: Any) -> Any:
+    """`value` with each tuple as a list."""
+    if type(value) in (list, tuple):
+        return [_as_json(item) for item in value]
+    return {key: _as_json(item) for key, item in value.items()} if type(value) is dict else value
+
+
+def _equals_itself(value: Any) -> bool:
+    """Whether equal bytes mean an equal value: not for NaN, nor for a value without plain data."""
+    kind = type(value)
+    if kind is float:
+        return bool(value == value)
+    if kind in (list, tuple):
+        return all(map(_equals_itself, value))
+    return kind in (int, str, bool, bytes, type(None))
+
+
+def _elements(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return len(value) + sum(map(_elements, value))
+    if isinstance(value, dict):
+        return len(value) + sum(map(_elements, value.values()))
+    return len(value.values) if isinstance(value, plain_data.Nodes) else 0

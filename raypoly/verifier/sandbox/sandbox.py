@@ -1,0 +1,249 @@
+"""`Sandbox`: score programs in confined processes, one program at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, UsageError
+from raypoly.core.lru_cache import LRUCache
+from raypoly.core.values import WITHOUT_TESTS, Evidence, Problem, Verdict
+from raypoly.strategies.evidence import OBSERVED_SECONDS, read_evidence, run_question, source_question
+from raypoly.verifier.sandbox.answer_verdict import answer_verdict
+from raypoly.verifier.sandbox.candidate_process import NONCE
+from raypoly.verifier.sandbox.case_run import CaseRun
+from raypoly.verifier.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime
+from raypoly.verifier.sandbox.check_run import CheckRun
+from raypoly.verifier.sandbox.child import plain_data
+from raypoly.verifier.sandbox.outcome import TestsOutcome, one_line
+from raypoly.verifier.sandbox.prepared_suite import Case, Cases, Suite, read_suite
+from raypoly.verifier.sandbox.script_run import ScriptRun
+from raypoly.verifier.sandbox.source_reader import SourceReader
+from raypoly.verifier.sandbox.zygote_client import Forker, PreludeTemplate, Zygote
+
+_READING_SECONDS = 20.0
+"""CPU seconds for a child to read the cases of a `check`."""
+_SUITES_KEPT = 256
+SUITE_CHARACTERS = 32 << 20
+"""Characters of all cached tests; parsed, they take several times the memory."""
+_TEMPLATES_KEPT = 6
+LEAST_LIMIT, REFERENCE_FACTOR = 1.0, 10
+"""A test may take `max(1 s, 10 x the reference time)` if a reference is known, and never more than the cap."""
+READ_AHEAD_WINDOW = 16
+"""After this many programs in a row that compile, the compile check is skipped. It costs a twentieth of a program's
+run, and saves nearly all of it if the program does not compile."""
+T = TypeVar("T")
+
+
+class Sandbox:
+    """Owns one zygote; for one thread. Raises `IsolationMissing` at start if a probe breaks out."""
+
+    def __init__(self, limits: ScorerConfig, evidence: bool = True) -> None:
+        self._limits = limits
+        self._evidence = evidence
+        self._suites = LRUCache[str, Suite](_SUITES_KEPT, SUITE_CHARACTERS)
+        self._templates: OrderedDict[str, PreludeTemplate] = OrderedDict()
+        self._zygote: Zygote | None = Zygote(limits, evidence)
+        self._reader = SourceReader(self._running_zygote)
+        self._compiled: deque[bool] = deque(maxlen=READ_AHEAD_WINDOW)
+        """Whether each of the last programs compiled."""
+        try:
+            self.protection = self._probe()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def zygote_pid(self) -> int:
+        """The zygote's process id."""
+        return self._running_zygote().pid
+
+    def score(self, problem: Problem, code: str | None) -> Verdict:
+        """The verdict of one program, or of an answer, which is compared here; `infra` if the sandbox failed twice.
+
+        Raises `BrokenTests` if the problem's tests or prelude can't be run with any program.
+        """
+        if problem.tests.kind == "none":
+            return WITHOUT_TESTS
+        if code is None:
+            what = "code" if problem.tests.runs else "answer"
+            return Verdict("no_code", 0, 0, 0.0, f"no {what} in the response")
+        if problem.tests.kind == "answer":
+            return answer_verdict(problem.tests, code)
+        try:
+            return self._with_one_retry(lambda: self._score(problem, code))
+        except SandboxError as error:
+            return Verdict("infra", 0, 0, 0.0, one_line(str(error)))
+
+    def reference_seconds(self, problem: Problem) -> float | None:
+        """CPU seconds of the slowest test of the problem's own solution; None if it has none that passes.
+
+        Raises `BrokenTests`, and `SandboxError` if the sandbox failed twice.
+        """
+        if not problem.solution or not problem.tests.runs:
+            return None
+        outcome = self._with_one_retry(lambda: self._run(problem, problem.solution))
+        if outcome.status == "passed" and isinstance(self._suite(problem), Cases):
+            outcome = self._with_one_retry(lambda: self._case_run(problem, problem.solution).measure(counted=False))
+        return max(outcome.seconds, default=0.0) if outcome.status == "passed" else None
+
+    def measure(self, problem: Problem, code: str) -> list[dict[str, int]]:
+        """The counts (`DEFAULT_COUNTERS`) of each test of kind `calls`, without budgets and without comparing.
+
+        Raises `UsageError` if the program does not finish its tests.
+        """
+        outcome = self._case_run(problem, code).measure(counted=True)
+        if outcome.status != "passed":
+            raise UsageError(f"The program for {problem.id} can't be measured: {outcome.detail}")
+        return outcome.counts
+
+    def close(self) -> None:
+        """End the zygote and all its children."""
+        for close in (*(template.close for template in self._templates.values()), self._reader.close):
+            with contextlib.suppress(SandboxError):  # the zygote may be gone, and they with it
+                close()
+        self._templates.clear()
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+
+    def _with_one_retry(self, work: Callable[[], T]) -> T:
+        """The result of `work`, tried once more with a new zygote if the sandbox failed."""
+        try:
+            return work()
+        except SandboxError:
+            self.close()
+            try:
+                return work()
+            except SandboxError:
+                self.close()
+                raise
+
+    def _score(self, problem: Problem, code: str) -> Verdict:
+        outcome = self._run(problem, code)
+        return Verdict(
+            status=outcome.status,
+            tests_passed=outcome.passed,
+            tests_total=outcome.total,
+            cpu_seconds=outcome.cpu_seconds,
+            detail=outcome.detail,
+            evidence=self._observe(problem, code, outcome),
+            failure=outcome.failure,
+            repeatable=outcome.repeatable,
+        )
+
+    def _run(self, problem: Problem, code: str) -> TestsOutcome:
+        run = self._new_run(problem, code)
+        refusal = None if all(self._compiled) else self._reader.refusal(code)
+        outcome = run.judge(self._limits.all_tests) if refusal is None else run.refused(refusal)
+        self._compiled.append(outcome.parses)
+        return outcome
+
+    def _new_run(self, problem: Problem, code: str) -> CaseRun | CheckRun | ScriptRun:
+        suite = self._suite(problem)
+        if isinstance(suite, Cases):
+            return self._case_run(problem, code)
+        forker, clock = self._template_of(problem), self._clock(problem)
+        if suite is None:
+            return CheckRun(forker, clock, problem, code)
+        return ScriptRun(forker, clock, problem, code, suite)
+
+    def _case_run(self, problem: Problem, code: str) -> CaseRun:
+        suite = self._suite(problem)
+        if not isinstance(suite, Cases):
+            raise UsageError(f"The tests of problem {problem.id} are no cases that could be measured one by one.")
+        return CaseRun(self._template_of(problem), self._clock(problem), problem, code, suite)
+
+    def _clock(self, problem: Problem) -> Clock:
+        cap, reference = self._limits.cpu_seconds_per_test, problem.reference_seconds
+        per_test = cap if reference is None else min(cap, max(LEAST_LIMIT, REFERENCE_FACTOR * reference))
+        return Clock(per_test, self._limits.cpu_seconds_per_program)
+
+    def _suite(self, problem: Problem) -> Suite:
+        key = f"{problem.tests.hash}:{hash((problem.prelude, problem.entry_point))}"
+        if key in self._suites:
+            return self._suites[key]
+        suite: Suite = None  # a `check` that needs a checker
+        question = ("cases", problem.tests.source, problem.entry_point)
+        if problem.tests.kind != "check":
+            suite = read_suite(problem)
+        elif (rows := self._ask(self._template_of(problem), question, _READING_SECONDS)) is not None:
+            suite = Cases(tuple(Case(tuple(args), dict(kwargs), expected) for args, kwargs, expected in rows))
+        return self._suites.put(key, suite, len(problem.tests.source))
+
+    def _template_of(self, problem: Problem) -> PreludeTemplate:
+        try:
+            return self._template(problem.prelude)
+        except BrokenTests as error:
+            raise BrokenTests(f"The prelude of problem {problem.id} can't be run: {error}.") from error
+
+    def _template(self, prelude: str) -> PreludeTemplate:
+        """The process in which the prelude has run. Raises `BrokenTests` with the reason if it fails."""
+        if prelude not in self._templates:
+            while len(self._templates) >= _TEMPLATES_KEPT:
+                self._templates.popitem(last=False)[1].close()
+            self._templates[prelude] = self._running_zygote().template(prelude)
+        self._templates.move_to_end(prelude)
+        return self._templates[prelude]
+
+    def _observe(self, problem: Problem, code: str, outcome: TestsOutcome) -> Evidence | None:
+        """Evidence on a program that parses: what its source says, and what a second run of its tests shows."""
+        if not outcome.parses or not self._evidence:
+            return None
+        suite, nonce = self._suite(problem), os.urandom(NONCE)
+        source = self._reader.evidence(*source_question(problem, code))
+        cases = suite.cases if isinstance(suite, Cases) else ()
+        question = run_question(nonce, problem, code, cases, source)
+        run = None if question is None else self._ask(self._template_of(problem), question, OBSERVED_SECONDS, nonce)
+        return read_evidence(source, run, question is not None)
+
+    def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float, nonce: bytes = b"") -> Any:
+        """The answer of a new child to one question; None if none comes in time and behind the nonce."""
+        child = forker.fork(cpu_seconds, Clock(cpu_seconds, cpu_seconds))
+        child.send(plain_data.pack(question))
+        try:
+            message = child.receive()
+            return plain_data.decode(message[len(nonce) :]) if message.startswith(nonce) else None
+        except (ChildGone, OutOfTime, Garbled, plain_data.Malformed):
+            return None
+        finally:
+            forker.reap(child)
+
+    def _running_zygote(self) -> Zygote:
+        if self._zygote is None:
+            self._zygote = Zygote(self._limits, self._evidence)
+        return self._zygote
+
+    def _probe(self) -> str:
+        """Run the probes in a child. Returns the line that names the active layers. Raises `IsolationMissing`."""
+        zygote = self._running_zygote()
+        if self._limits.isolation == "none":
+            return "none: programs run unprotected, as scorer.isolation=none asks"
+        with tempfile.TemporaryDirectory(prefix="raypoly-probe-") as folder:
+            os.chmod(folder, 0o777)
+            secret = os.path.join(folder, "secret")
+            with open(secret, "w") as file:
+                file.write("secret")
+            os.chmod(secret, 0o666)
+            through = self._ask(self._template(""), ("probe", os.getpid(), secret), 10)
+        missing = "; ".join(f"{layer}: {reason}" for layer, reason in zygote.missing.items())
+        if through is None:
+            raise IsolationMissing(f"The sandbox's probes did not end; missing: {missing or 'no layer'}.")
+        if through:
+            raise IsolationMissing(
+                f"Programs can't be confined on this machine: a probe could {', '.join(through)}; "
+                f"missing: {missing or 'no layer'}. "
+                "Provide a missing layer, or run unprotected with scorer.isolation=none."
+            )
+        return ", ".join(zygote.layers) + (f" (missing: {missing})" if missing else "")

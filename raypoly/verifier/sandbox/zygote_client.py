@@ -1,0 +1,235 @@
+"""The parent's side of the forkers: starts the zygote, requests children from it and its templates, reaps them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import BrokenTests, SandboxError
+from raypoly.verifier.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
+from raypoly.verifier.sandbox.child import plain_data
+
+_SCRIPT = Path(__file__).parent / "child" / "zygote.py"
+FOLDER = "raypoly-sandbox-"
+_SWEPT_SECONDS = 60.0
+"""The age from which a sandbox removes a killed owner's folder."""
+PACKAGES = ("numpy", "sortedcontainers")
+_START_SECONDS = 60.0
+_PRELUDE_SECONDS = 20.0
+FIRST_USER, USERS = 1_500_000_000, 100_000_000
+"""Uids that no machine assigns. Each sandbox uses its own, so that limits by user are its own too."""
+
+
+@dataclass(frozen=True)
+class ChildExit:
+    """How a child ended."""
+
+    status: int
+    """Its wait status."""
+    cpu_seconds: float
+    large: bool
+    """Whether it ever held half of its memory limit."""
+
+
+class Forker:
+    """A process that forks confined children. The next request after its death raises `SandboxError`."""
+
+    def __init__(self, control: socket.socket, memory: int) -> None:
+        self._control = control
+        self._control.settimeout(_START_SECONDS)
+        self._memory = memory
+        self._scratch: Path | None = None
+        """The children's scratch if it is a plain folder without a size limit."""
+        self._buffer = b""
+        self._forks = 0
+
+    def fork(self, cpu_seconds: float, clock: Clock, kind: str = "child") -> Child:
+        """A new confined child that may use `cpu_seconds` in all. Raises `SandboxError` if the forker is gone."""
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._forks += 1
+        request = f"{kind} {self._forks} {self._memory} {int(cpu_seconds) + 2}\n"
+        try:
+            socket.send_fds(self._control, [request.encode()], [theirs.fileno()])
+        except OSError as error:
+            ours.close()
+            raise SandboxError(f"The sandbox's zygote is gone: {error}") from error
+        finally:
+            theirs.close()
+        return Child(ours, self._forks, clock, self._scratch)
+
+    def reap(self, child: Child) -> ChildExit:
+        """Kill the child and return how it ended. Raises `SandboxError` if the forker is gone."""
+        child.kill()
+        try:
+            self._control.sendall(b"reap %d\n" % child.number)
+            number, *words = self._line().split()
+        except OSError as error:
+            raise SandboxError(f"The sandbox's zygote is gone: {error}") from error
+        if int(number) != child.number or len(words) != 3:
+            raise SandboxError("The sandbox could not start a process: the machine has no more to give.")
+        return ChildExit(int(words[0]), float(words[1]), int(words[2]) << 11 >= self._memory)
+
+    def close(self) -> None:
+        """Close the control socket, which ends the forker and its children."""
+        self._control.close()
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._buffer:
+            part = self._control.recv(1 << 16)
+            if not part:
+                raise SandboxError("The sandbox's zygote is gone: its control socket was closed.")
+            self._buffer += part
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+
+class PreludeTemplate(Forker):
+    """A child of the zygote in which a prelude has run; programs are forked from it."""
+
+    def __init__(self, zygote: Zygote, prelude: str, memory: int) -> None:
+        clock = Clock(_PRELUDE_SECONDS, _PRELUDE_SECONDS)
+        child = zygote.fork(_PRELUDE_SECONDS, clock, "template")
+        try:
+            child.send(plain_data.pack(prelude))
+            problem = plain_data.decode(child.receive())
+        except (ChildGone, OutOfTime, Garbled, plain_data.Malformed) as error:
+            zygote.reap(child)
+            raise BrokenTests(f"it did not run to its end ({type(error).__name__})") from error
+        except BaseException:
+            zygote.reap(child)
+            raise
+        if problem:
+            zygote.reap(child)
+            raise BrokenTests(str(problem))
+        super().__init__(child.channel, memory)
+        self._scratch = zygote._scratch
+        self._zygote, self._child = zygote, child
+
+    def close(self) -> None:
+        """End the template. Raises `SandboxError` if the zygote is gone."""
+        self._zygote.reap(self._child)
+
+
+class Zygote(Forker):
+    """One warm process that forks confined children, and templates."""
+
+    def __init__(self, limits: ScorerConfig, evidence: bool = True) -> None:
+        self._limits, self._evidence = limits, evidence
+        _sweep(Path(tempfile.gettempdir()))
+        self._folder = tempfile.mkdtemp(prefix=FOLDER)
+        self._lock = os.open(self._folder, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        ours, theirs = socket.socketpair()
+        super().__init__(ours, limits.memory_mib << 20)
+        try:
+            self._process = self._launch(theirs)
+            theirs.close()
+            greeting: dict[str, Any] = json.loads(self._line())
+        except (SandboxError, OSError) as error:
+            self.close()
+            raise SandboxError(f"The sandbox's zygote did not start: {error} See its message above.") from error
+        self.layers: list[str] = greeting["layers"]
+        self.missing: dict[str, str] = greeting["missing"]
+        if "namespaces" in self.layers:  # it has a file tree of its own: nothing is left here if we are killed
+            shutil.rmtree(self._folder, ignore_errors=True)
+        else:
+            self._scratch = Path(self._folder, "scratch")
+
+    def template(self, prelude: str) -> PreludeTemplate:
+        """The template for programs with this `prelude`. Raises `BrokenTests` with the reason if it can't be run."""
+        return PreludeTemplate(self, prelude, self._memory)
+
+    @property
+    def pid(self) -> int:
+        """The process id, for tests that end it."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """End the zygote and every child, and remove the scratch."""
+        super().close()
+        process = getattr(self, "_process", None)
+        if process is not None:
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _launch(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        root, scratch = Path(self._folder, "root"), Path(self._folder, "scratch")
+        root.mkdir()
+        scratch.mkdir()
+        Path(self._folder).chmod(0o711)
+        settings = {
+            "isolation": self._limits.isolation,
+            "folder": str(root),
+            "scratch": str(scratch),
+            "packages": _packages(),
+            "evidence": self._evidence,
+            "user": FIRST_USER + int.from_bytes(os.urandom(4), "big") % USERS,
+        }
+        environment = {
+            "PYTHONHASHSEED": "0",  # the same order of sets, and so the same answers, each time
+            "MALLOC_ARENA_MAX": "1",  # arenas of threads reserve address space, which counts as memory
+            "OPENBLAS_NUM_THREADS": "1",
+            "PYTHONUTF8": "1",
+        }
+        control = theirs.fileno()
+        interpreter = os.path.realpath(sys.executable)  # not the link to it in a virtual environment
+        return subprocess.Popen(
+            [interpreter, "-S", "-s", "-P", "-c", _BOOT, str(control), str(_SCRIPT), json.dumps(settings)],
+            env=environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(control,),
+            start_new_session=True,
+        )
+
+
+_BOOT = (
+    "import os,sys,runpy;n=int(sys.argv[1]);n!=3 and (os.dup2(n,3),os.close(n));"
+    "sys.argv=sys.argv[2:];runpy.run_path(sys.argv[0],run_name='__main__')"
+)
+"""Moves the control socket to descriptor 3 and starts the script."""
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the folders of killed owners, which nobody has locked."""
+    for folder in parent.glob(f"{FOLDER}*"):
+        with contextlib.suppress(OSError):  # another user's, in use, or already gone
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if time.time() - os.fstat(lock).st_mtime > _SWEPT_SECONDS:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder)
+            finally:
+                os.close(lock)
+
+
+def _packages() -> list[str]:
+    """The folders of the installed third-party packages that programs may import."""
+    folders = []
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            folders += [path for path in (folder, f"{folder}.libs") if os.path.isdir(path)]
+    return folders

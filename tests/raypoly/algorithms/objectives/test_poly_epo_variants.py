@@ -1,0 +1,136 @@
+"""Poly-EPO's floor and its diversity of correct rollouts, against enumeration in exact rationals."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raypoly.algorithms.objectives import build
+from raypoly.algorithms.objectives.polychromic import given_member
+from raypoly.core.errors import UsageError
+from raypoly.core.values import Int32
+from tests.raypoly.algorithms.objectives.exact_poly_epo import Group, conditional_means, groups
+
+LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
+"""Six right loops, one right comprehension, one wrong recursion."""
+
+
+@settings(max_examples=300, deadline=None)
+@given(groups())
+def test_every_variant_is_its_enumeration(group: Group) -> None:
+    rewards, labels, n, gate, floor, of_correct = group
+    objective = build(
+        "poly_epo",
+        set_size=n,
+        reduction="mean",
+        gate=gate,
+        floor=None if floor is None else float(floor),
+        diversity_of="correct" if of_correct else "all",
+    )
+    got = objective.advantages(rewards=[float(reward) for reward in rewards], labels=labels)
+    want = [float(value) for value in conditional_means(rewards, labels, n, gate, floor, of_correct)]
+    np.testing.assert_allclose(got, want, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, [-0.28125, 1.09375, 0.59375]),
+        ({"diversity_of": "correct"}, [-0.1875, 1.5625, -0.4375]),
+        ({"floor": 0.1}, [-0.23125, 0.94375, 0.44375]),
+        ({"floor": 0.1, "diversity_of": "correct"}, [-0.1375, 1.2625, -0.4375]),
+    ],
+)
+def test_a_wrong_novelty_is_paid_unless_diversity_is_that_of_correct_rollouts(
+    params: dict[str, object], expected: list[float]
+) -> None:
+    got = build("poly_epo", reduction="unit", **params).advantages(**LOOPS_AND_NOVELTIES)
+    np.testing.assert_allclose(got, [expected[0]] * 6 + expected[1:], atol=1e-12)
+
+
+def test_with_a_floor_a_group_of_one_strategy_has_that_share_of_grpos_advantage() -> None:
+    rewards = [1.0, 0.0, 1.0, 0.0, 0.0, 0.25, 1.0, 0.0]
+    got = build("poly_epo", reduction="unit", floor=0.1).advantages(rewards=rewards, labels=[3] * 8)
+    np.testing.assert_allclose(got, 0.1 * build("grpo").advantages(rewards=rewards), atol=1e-12)
+
+
+def test_a_floor_counts_for_sets_of_degenerates_alone() -> None:
+    rewards = [1.0, 0.0, 0.5, 0.0]
+    got = build("poly_epo", set_size=2, reduction="unit", floor=0.5, gate=False).advantages(
+        rewards=rewards, labels=[1] * 4, degenerate=[True] * 4
+    )
+    np.testing.assert_allclose(got, 0.5 * build("grpo").advantages(rewards=rewards), atol=1e-12)
+
+
+@pytest.mark.parametrize(("gate", "most"), [(True, "0.5"), (False, "0.25")])
+def test_a_floor_that_levels_sets_is_refused(gate: bool, most: str) -> None:
+    build("poly_epo", set_size=4, gate=gate, floor=float(most))
+    with pytest.raises(UsageError, match=rf"objective\.floor=0\.6 does not fit poly_epo: above {most}"):
+        build("poly_epo", set_size=4, gate=gate, floor=0.6)
+
+
+def test_1024_rollouts_with_a_floor_are_finite_and_centred() -> None:
+    rng = np.random.default_rng(0)
+    rewards, labels = rng.integers(0, 2, 1024), rng.integers(1, 1000, 1024)
+    objective = build("poly_epo", set_size=16, reduction="unit", floor=0.1, diversity_of="correct")
+    got = objective.advantages(rewards=rewards, labels=labels)
+    assert np.all(np.isfinite(got))
+    assert got.sum() == pytest.approx(0, abs=1e-9)
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"gate": False},
+    {"floor": 0.5},
+    {"diversity_of": "correct"},
+    {"floor": 0.25, "diversity_of": "correct"},
+]
+
+
+def worth(rewards: Sequence[float], labels: Sequence[int], n: int, params: dict[str, Any]) -> float:
+    """f(G) of one set by the definition."""
+    of_all = params.get("diversity_of", "all") == "all"
+    strategies = len({label for reward, label in zip(rewards, labels, strict=True) if of_all or reward > 0})
+    diversity = 0.0 if params.get("gate", True) and strategies < 2 else strategies / n
+    return float(np.mean(rewards)) * max(diversity, params.get("floor", 0.0))
+
+
+@pytest.mark.parametrize("params", VARIANTS, ids=str)
+def test_the_gradient_is_that_of_the_mean_worth_of_a_set(params: dict[str, Any]) -> None:
+    """A softmax over four answers (right by 1, right by 2, wrong by 2, wrong by 3), all 4^4 groups, n=2."""
+    rewards, labels, logits = [1.0, 1.0, 0.0, 0.0], [1, 2, 2, 3], np.array([0.2, -1.0, 0.5, 0.1])
+    p = np.exp(logits) / np.exp(logits).sum()
+    score = np.eye(4) - p  # row a: d log pi(a) / d logits
+    n, N = 2, 4
+    true = np.zeros(4)
+    for pair in itertools.product(range(4), repeat=n):
+        f = worth([rewards[a] for a in pair], [labels[a] for a in pair], n, params)
+        true += p[list(pair)].prod() * f * score[list(pair)].sum(axis=0)
+    estimated = np.zeros(4)
+    objective = build("poly_epo", set_size=n, **params)
+    for group in itertools.product(range(4), repeat=N):
+        got = objective.advantages(rewards=[rewards[a] for a in group], labels=[labels[a] for a in group])
+        estimated += p[list(group)].prod() * got @ score[list(group)]
+    np.testing.assert_allclose(estimated, 3 * true, atol=1e-12)  # C(N-1, n) times
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=2, max_size=8), st.sampled_from(VARIANTS))
+def test_merging_two_strategies_raises_no_set(group: list[tuple[int, int]], params: dict[str, Any]) -> None:
+    n = len(group)
+    rewards, labels = np.array([float(reward) for reward, _ in group]), np.array([label for _, label in group])
+    merged = np.where(labels == 2, 1, labels)
+
+    def of_the_one_set(ids: Int32) -> float:
+        outside = rewards <= 0 if params.get("diversity_of") == "correct" else np.zeros(n, dtype=np.bool_)
+        floor = params.get("floor")
+        gate, least = params.get("gate", True), None if floor is None else floor / n
+        held = given_member(rewards[None], ids[None], outside[None], n, gate, least)[0]
+        assert np.ptp(held) == pytest.approx(0, abs=1e-12)
+        return float(held[0])
+
+    assert of_the_one_set(merged) <= of_the_one_set(labels) + 1e-12

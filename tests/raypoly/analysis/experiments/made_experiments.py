@@ -1,0 +1,107 @@
+"""Experiments whose runs are made: files as trainings write them, without a model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from raypoly.analysis.experiments.experiment_config import ExperimentConfig, load_experiment
+from raypoly.analysis.experiments.planned_runs import PlannedRun, plan_runs
+from raypoly.analysis.experiments.run_result import STRATEGIES, RunResult
+from raypoly.recipes.cppo.gates.audit import AUDIT_KEY, PlanAudit
+from raypoly.run.store.sealed_json import seal
+from tests.support import finished_run
+
+ARMS = """
+seeds: [0, 1]
+arms:
+  grpo: {objective.name: grpo, steps: 12, evaluate.every: 4}
+  poly_epo: {objective.name: poly_epo, steps: 12, evaluate.every: 4}
+"""
+
+
+def experiment(folder: Path, text: str = ARMS, name: str = "mine") -> ExperimentConfig:
+    """That of a file with this text."""
+    file = folder / f"{name}.yaml"
+    file.write_text(text)
+    return load_experiment(file)
+
+
+def runs_of(folder: Path, text: str = ARMS) -> list[PlannedRun]:
+    return plan_runs(experiment(folder, text), folder / "out", [])
+
+
+PASSES, REFUSED = PlanAudit(0.5, 0.7, 0.4, auc=0.58), PlanAudit(0.5, 0.01, 0.0)
+
+
+def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None, audit: PlanAudit = PASSES) -> None:
+    """Write a run's files. `gain` is added to its last step's results; `audit` is what it found, if it audits."""
+    overrides = [text for text in run.overrides if not text.startswith("run.dir=")]
+    made = finished_run.write_finished_run(place or run.place, run.config.objective.name, False, *overrides)
+    summary = {**finished_run.summary(run.config.objective.name), "state": "finished"}
+    for evaluation in summary["evaluations"]:
+        if evaluation["step"] == finished_run.STEPS:
+            evaluation["pass_at_k"] = {k: value + gain for k, value in evaluation["pass_at_k"].items()}
+            evaluation["strategies_correct"] += gain
+        evaluation["seconds"] = 3.0
+    if not run.steps:
+        kept = [evaluation for evaluation in summary["evaluations"] if evaluation["step"] == 0]
+        summary |= {"steps": 0, "evaluations": kept if run.kind == "evaluate" else []}
+    (made / "summary.json").write_text(json.dumps(summary))
+    if run.kind == "audit":
+        (made / AUDIT_KEY).write_bytes(seal(audit.values))
+
+
+@dataclass(frozen=True)
+class Scripted(PlannedRun):
+    """A run whose process is a few lines of Python: it stands for a training that takes no time."""
+
+    script: str = ""
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-S", "-E", "-c", self.script]
+
+
+def scripted(run: PlannedRun, script: str) -> Scripted:
+    return Scripted(**{**vars(run), "script": script})
+
+
+MEASURES = ("1", "4", "8", "16", "64", STRATEGIES)
+
+
+def that_finishes(run: PlannedRun, folder: Path, first: str = "", audit: PlanAudit = PASSES) -> Scripted:
+    """After the lines `first`, its files are there at once, made beforehand."""
+    ready = folder / "ready" / run.name
+    finish(run, place=ready, audit=audit)
+    copy = f"import shutil; shutil.copytree({str(ready)!r}, {str(run.place)!r}, dirs_exist_ok=True)"
+    return scripted(run, f"{first}\n{copy}")
+
+
+def made_result(
+    arm: str,
+    seed: int,
+    after: float | None = 0.5,
+    before: float = 0.2,
+    start: str = '{"problems.budgets": true}',
+    steps: int = 80,
+    finished: bool = True,
+) -> RunResult:
+    """A run's result as a file of an earlier version has it: without numbers by problem."""
+    return RunResult(
+        arm=arm,
+        seed=seed,
+        start=start,
+        steps=steps,
+        done=steps if finished else 3,
+        finished=finished,
+        trouble="",
+        before=dict.fromkeys(MEASURES, before),
+        after=dict.fromkeys(MEASURES, after),
+        curves={},
+        step_seconds=2.0,
+        training_seconds=160.0,
+        evaluation_seconds=80.0,
+    )

@@ -1,0 +1,88 @@
+"""Diversity of methods: worked numbers, and the ends of each scale."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raypoly.analysis.metrics.plan_diversity import (
+    CATEGORIES,
+    algorithmic_diversity,
+    bleu_4,
+    has_duplicate,
+    semantic_diversity,
+    surface_diversity,
+)
+from tests.support.worked_numbers import worked_cases
+
+TEXTS = st.lists(st.text("ab ", max_size=12), min_size=2, max_size=5)
+
+
+@pytest.mark.parametrize("case", worked_cases("plan_diversity", "cppo"))
+def test_worked_numbers(case: Any) -> None:
+    expected = case["expected"]
+    if methods := case["input"].get("methods"):
+        for i, row in enumerate(expected["bleu_candidate_i_reference_j"]):
+            for j, value in enumerate(row):
+                assert value is None or bleu_4(methods[i], methods[j]) == pytest.approx(value)
+        assert surface_diversity(methods) == pytest.approx(expected["D_surf"])
+        assert has_duplicate(methods) == expected["duplicate"]
+    else:
+        shares = [algorithmic_diversity(names) for names in case["input"]["categories"]]
+        assert shares == pytest.approx(expected["D_alg"])
+        assert np.mean([share for share in shares if share is not None]) == pytest.approx(expected["mean"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS)
+def test_surface_diversity_is_a_share_whatever_the_order(texts: list[str]) -> None:
+    found = surface_diversity(texts)
+    assert found is not None
+    assert 0 <= found <= 1
+    assert found == pytest.approx(surface_diversity(texts[::-1]))
+
+
+@pytest.mark.parametrize("text", ["", "greedy", "use dp over ends", "sort the array and use two pointers"])
+def test_the_same_words_have_no_surface_diversity_however_few(text: str) -> None:
+    assert surface_diversity([text, f" {text}\n", text]) == 0.0
+
+
+def test_a_length_without_a_match_makes_bleu_zero() -> None:
+    assert bleu_4("a b c x d e f", "a b c y d e f") == 0.0
+    assert bleu_4("a b c", "a b c d") == 0.0
+    assert bleu_4("", "a b c d") == bleu_4("a b c d", "") == 0.0
+    assert bleu_4("a b c d", "a b c d e") == pytest.approx(np.exp(1 - 5 / 4))
+
+
+def test_a_word_that_is_repeated_matches_as_often_as_the_reference_has_it() -> None:
+    """5/8, 4/7, 3/6 and 2/5 of the candidate's n-grams are in the reference."""
+    expected = (5 / 8 * 4 / 7 * 3 / 6 * 2 / 5) ** 0.25
+    assert bleu_4("a a a a a a a a", "a a a a a") == pytest.approx(expected)
+
+
+def test_below_two_texts_nothing_can_be_compared() -> None:
+    assert surface_diversity([]) is surface_diversity(["sort"]) is None
+    assert semantic_diversity(np.ones((1, 3))) is semantic_diversity(np.ones((0, 3))) is None
+    assert algorithmic_diversity([]) is None
+    assert not has_duplicate([])
+
+
+def test_semantic_diversity_is_the_mean_cosine_distance() -> None:
+    vectors = np.array([[2.0, 0.0], [0.0, 0.5], [-1.0, 0.0]])
+    assert semantic_diversity(vectors) == pytest.approx((1 + 2 + 1) / 3)
+    assert semantic_diversity(np.array([[1.0, 2.0], [3.0, 6.0]])) == pytest.approx(0.0)
+    with pytest.raises(ValueError, match="no direction"):
+        semantic_diversity(np.array([[1.0, 0.0], [0.0, 0.0]]))
+
+
+def test_a_duplicate_is_literal_but_for_case_punctuation_and_white_space() -> None:
+    assert has_duplicate(["Use DP.", "sort", "use  dp"])
+    assert not has_duplicate(["use dp", "use dynamic programming"])
+
+
+def test_a_category_each_is_the_most_diverse() -> None:
+    assert algorithmic_diversity(CATEGORIES) == 1.0
+    assert len(CATEGORIES) == 10
+    assert algorithmic_diversity(["other"] * 4) == 0.25

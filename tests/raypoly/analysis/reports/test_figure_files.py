@@ -1,0 +1,162 @@
+"""Panels and tables as files for a paper."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from raypoly import Run
+from raypoly.analysis.experiments.arm_comparison import compare_arms
+from raypoly.analysis.experiments.compared_runs import compare_runs
+from raypoly.analysis.reports import figures
+from raypoly.analysis.reports.comparison_figure import comparison_panels
+from raypoly.analysis.reports.comparison_tables import comparison_tables
+from raypoly.analysis.reports.experiment_figure import experiment_panels
+from raypoly.analysis.reports.figure_files import SMALLEST, WIDTH, write_figures
+from raypoly.analysis.reports.figures import Panel, drawn
+from raypoly.analysis.reports.run_figure import run_panels
+from raypoly.cli import main
+from raypoly.core.errors import UsageError
+from raypoly.core.tables import ReportTable
+from tests.raypoly.analysis.experiments.made_experiments import made_result
+from tests.support.long_run import write_long_run
+
+ARMS = ("grpo", "poly_epo", *(f"arm_{number}" for number in range(8)))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_each_panel_and_table_is_a_file_a_column_wide_and_the_same_each_time(tmp_path: Path) -> None:
+    (comparison,) = compare_arms([made_result(arm, 0, after=0.1 * place) for place, arm in enumerate(ARMS)])
+    for name in ("one", "two"):
+        write_figures(tmp_path / name, experiment_panels(comparison), comparison_tables(comparison))
+    found = files_of(tmp_path / "one")
+    assert found == files_of(tmp_path / "two")
+    panels = ("coverage", "reward", "strategies", "strategies_over_steps")
+    tables = ("difference_from_grpo", "results")
+    assert set(found) == {
+        *(f"{name}.{kind}" for name in panels for kind in ("pdf", "svg", "png")),
+        *(f"{name}.{kind}" for name in tables for kind in ("csv", "tex")),
+    }
+    for name in panels:
+        box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ", found[f"{name}.pdf"])
+        assert box is not None
+        assert float(box[1]) == pytest.approx(72 * WIDTH)
+    rows = list(csv.reader(found["results.csv"].decode().splitlines()))
+    assert rows[0][:3] == ["", "runs", "pass@1"]
+    assert [row[0] for row in rows[1:]] == ["before", *ARMS]
+
+
+def test_an_arm_that_is_called_by_its_folder_or_a_value_has_files_of_its_own(tmp_path: Path) -> None:
+    table = ReportTable(("", "p"), [("a", "1")])
+    names = ("difference_from_/runs/one/grpo", "difference_from_floor=0.1", "difference_from_floor=0.2")
+    write_figures(tmp_path, {}, dict.fromkeys(names, table))
+    said = ("difference_from__runs_one_grpo", *names[1:])
+    assert set(files_of(tmp_path)) == {f"{name}.{kind}" for name in said for kind in ("csv", "tex")}
+
+
+def test_no_text_is_smaller_than_seven_points(tmp_path: Path) -> None:
+    (comparison,) = compare_arms([made_result(arm, 0) for arm in ARMS])
+    seen: list[float] = []
+
+    def watched(name: str, axes: Axes) -> None:
+        experiment_panels(comparison)[name].draw(axes)
+        axes.figure.draw_without_rendering()  # ticks get their labels
+        seen.extend(each.get_fontsize() for each in axes.figure.findobj(Text) if each.get_text())
+
+    for name in experiment_panels(comparison):
+        write_figures(tmp_path, {name: Panel(name, partial(watched, name))}, {})
+    assert len(seen) > 40
+    assert min(seen) >= SMALLEST
+
+
+@pytest.mark.parametrize("longest", [12, 40, 90])
+def test_no_legend_leaves_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
+    seen: list[Figure] = []
+    monkeypatch.setattr(figures, "save", lambda drawing, *rest: seen.append(drawing))
+
+    def draw(axes: Axes) -> None:
+        for number in range(4):
+            axes.plot([1, 2], [number, 2], label=f"{number} " + "word " * (longest // 5))
+
+    write_figures(tmp_path, {"legend": Panel("legend", draw)}, {})
+    for drawing in seen:
+        drawing.draw_without_rendering()
+        box = drawing.legends[0].get_window_extent()
+        assert drawing.bbox.x0 <= box.x0 < box.x1 <= drawing.bbox.x1
+        assert drawing.bbox.y0 <= box.y0 < box.y1 <= drawing.bbox.y1
+    assert seen
+
+
+@pytest.mark.parametrize("rewards", [(-0.9, -0.3), (-1.0, 1.0), (2.0, 7.0), (0.0, 1.0)])
+def test_a_reward_of_any_size_is_within_its_axis(tmp_path: Path, rewards: tuple[float, float]) -> None:
+    folder = write_long_run(tmp_path / "own", steps=2)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows = [json.dumps({**line, "reward": reward}) for line, reward in zip(lines, rewards, strict=True)]
+    (folder / "metrics.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    compared = compare_runs([Run(folder)])
+    comparisons = compare_arms([run.result for run in compared])
+    panels = [
+        *(panel for panel in comparison_panels(compared, comparisons) if panel.shows.startswith("Reward")),
+        experiment_panels(comparisons[0])["reward"],
+        run_panels(Run(folder))[0],
+    ]
+    for panel in panels:
+        axes = Figure().subplots()
+        panel.draw(axes)
+        low, high = axes.get_ylim()
+        assert low <= axes.dataLim.y0 < axes.dataLim.y1 <= high
+        assert low == 0 or min(rewards) < 0
+
+
+def test_two_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:
+    def draw(axes: Axes) -> None:
+        axes.plot([1, 2], [0.1, 0.2], label=r"$5$ or $\nosuch$")
+        axes.set_title(r"$\nosuch$")
+
+    write_figures(tmp_path, {"priced": Panel("priced", draw)}, {})
+    assert rb"$5$ or $\nosuch$" in (tmp_path / "priced.svg").read_bytes()
+    assert drawn(Panel("priced", draw))[0].startswith(b"\x89PNG")
+
+
+def test_latex_takes_no_cell_for_a_command() -> None:
+    table = ReportTable(("", "p"), [("**poly_epo**", "< .0001"), ("50 % & more", "-0.12 ±0.01")])
+    assert table.latex().splitlines() == [
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r" & p \\",
+        r"\midrule",
+        r"\textbf{poly\_epo} & $<$ .0001 \\",
+        r"50 \% \& more & $-$0.12 $\pm$0.01 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+@pytest.mark.parametrize("command", [["report", "nowhere"], ["experiment", "--config", "nowhere.yaml"]])
+@pytest.mark.parametrize("name", ["taken", "taken/figures"])
+def test_a_folder_that_cannot_be_is_told_before_anything_else(
+    tmp_path: Path, command: list[str], name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.excepthook", None)
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--figures", str(tmp_path / name)])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"can't be written: {tmp_path / 'taken'} is a file; name a folder.\n")
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UsageError, match=r"--figures .*taken can't be written"):
+        write_figures(tmp_path / "taken", {}, {})

@@ -1,0 +1,154 @@
+"""What a user may write in a file and on the command line, and what is said to one who mistypes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from raypoly.core.config import Config
+from raypoly.core.config_keys import config_keys, dotted_values
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import CONFIGS, dump, load
+
+
+def refused(*overrides: str, path: str | None = None) -> str:
+    with pytest.raises(UsageError) as caught:
+        load(path, overrides)
+    return str(caught.value)
+
+
+def test_without_arguments_the_embedded_default_is_loaded() -> None:
+    config = load(None)
+    assert config.run.name == "tiny"
+    assert config.objective.name == "poly_epo"
+    assert config.objective.parameters["set_size"] < config.train.rollouts
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_config_of_the_repository_loads_and_says_what_it_is_for(path: Path) -> None:
+    assert load(str(path)).run.name == path.stem
+    assert path.read_text().startswith("#")
+
+
+def test_overrides_win_over_the_file() -> None:
+    config = load(
+        None,
+        [
+            "train.steps=3",
+            "train.lr=1e-4",
+            "run.fresh=true",
+            "run.dir=2026",
+            "train.betas=[0.8, 0.99]",
+            "judge.members=[structural, openai]",
+        ],
+    )
+    assert config.train.steps == 3
+    assert config.train.lr == 1e-4
+    assert config.run.fresh
+    assert config.run.dir == "2026"
+    assert config.judge.members == ["structural", "openai"]
+    assert config.train.betas == (0.8, 0.99)
+
+
+def test_numbers_like_1e_3_are_numbers_for_a_users_objective_too() -> None:
+    assert load(None, ["objective.name=mine:Own", "objective.weight=1e-3"]).objective.parameters == {"weight": 1e-3}
+
+
+def test_off_is_a_word_where_a_key_takes_words_and_false_where_it_takes_that(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("train:\n  activation_checkpointing: off\nray:\n  dashboard: off\n")
+    words = ["train.activation_checkpointing=off", "ray.dashboard=off"]
+    for config in (load(str(file)), load(None, words)):
+        assert config.train.activation_checkpointing == "off"
+        assert config.ray.dashboard is False
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("train.stepz=3", "train.steps"),
+        ("stepz=3", "train.steps"),
+        ("trian.rollouts=3", "train.rollouts"),
+        ("steps=3", "warm_start.steps or train.steps"),
+        ("judge.nme=http", "judge.name"),
+        ("trian=3", "train"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) -> None:
+    assert f"did you mean {hint}?" in refused(override)
+
+
+def test_an_unknown_key_in_a_file_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("train: {stepz: 3}\n")
+    assert refused(path=str(file)) == f"There is no key train.stepz (in {file}); did you mean train.steps?"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("train.steps=many", "train.steps=many (on the command line) should be a whole number, at least 0."),
+        ("train.steps=yes", "train.steps=True (on the command line) should be a whole number, at least 0."),
+        ("train.lr=0", "train.lr=0 (on the command line) should be a number, above 0."),
+        ("judge.when=never", "judge.when=never (on the command line) should be `needed` or `sampled` or `always`."),
+        ("train=3", "train (on the command line) is a section of keys: name one of them, such as train.seed."),
+        ("train.steps", "'train.steps' is not an override: write section.key=value, such as train.steps=20."),
+    ],
+)
+def test_a_wrong_value_is_one_sentence_with_key_value_and_what_is_expected(override: str, said: str) -> None:
+    assert refused(override) == said
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("train: [1, 2", "is not YAML: "),
+        ("- train", "must hold sections"),
+        ("train: 3", "train=3"),
+        ("steps: 3", "There is no key steps"),
+        ("1: 2", "There is no key 1"),
+        ("trian: {steps: 3}", "There is no section trian"),
+        ("train: {steps: 3, lr: .inf}", "train.lr=inf"),
+        ("train:\n  steps: 3\njudge: {}\ntrain:\n  lr: 1.0\n", "the key train is there a second time at line 4"),
+    ],
+)
+def test_a_broken_file_is_one_sentence(tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text(content)
+    message = refused(path=str(file))
+    assert said in message
+    assert str(file) in message
+    assert "\n" not in message
+
+
+def test_a_missing_file_is_named() -> None:
+    assert refused(path="/nowhere/x.yaml") == "The config file /nowhere/x.yaml does not exist."
+
+
+def test_another_objective_by_override_drops_the_old_ones_parameters_and_says_which() -> None:
+    said: list[str] = []
+    config = load(None, ["objective.name=grpo", "objective.std=sample"], said.append)
+    assert config.objective.parameters == {"std": "sample"}
+    assert len(said) == 1
+    assert re.search(r"the parameters of poly_epo were dropped \(set_size=4", said[0])
+
+
+def test_the_same_objective_by_override_keeps_the_files_parameters() -> None:
+    said: list[str] = []
+    config = load(None, ["objective.name=poly_epo", "objective.set_size=3"], said.append)
+    assert config.objective.parameters == {**load(None).objective.parameters, "set_size": 3}
+    assert said == []
+
+
+def test_a_dumped_config_loads_to_an_equal_one(tmp_path: Path) -> None:
+    config = load(None, ["train.lr=1e-5", "run.on_pause=echo paused: yes", "objective.name=grpo"], lambda text: None)
+    file = tmp_path / "resolved.yaml"
+    file.write_text(dump(config))
+    assert load(str(file)) == config
+
+
+def test_every_key_says_what_it_does() -> None:
+    assert {key.name for key in config_keys()} >= dotted_values(Config()).keys() - {"generator.engine_args"}
+    assert all(key.field.description for key in config_keys())

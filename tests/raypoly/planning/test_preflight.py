@@ -1,0 +1,141 @@
+"""Contradictions are refused before anything starts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.planning.free_resources import ELSEWHERE, GIB, FreeResources, this_machine
+from raypoly.planning.preflight import check_config
+
+ROOMY = FreeResources(memory=64 * GIB, disk=64 * GIB)
+
+
+def refused(tmp_path: Path, *overrides: str, here: FreeResources = ROOMY) -> str:
+    with pytest.raises(UsageError) as caught:
+        check_config(load(None, overrides, lambda text: None), tmp_path / "run", here)
+    return str(caught.value)
+
+
+def test_the_default_config_is_fine(tmp_path: Path) -> None:
+    assert check_config(load(None), tmp_path / "run", ROOMY) == []
+
+
+def test_a_set_as_large_as_the_group_is_refused(tmp_path: Path) -> None:
+    assert "objective.set_size=8 must be smaller than train.rollouts=8" in refused(tmp_path, "objective.set_size=8")
+
+
+def test_an_unknown_parameter_of_the_objective_is_refused(tmp_path: Path) -> None:
+    assert "objective.colour" in refused(tmp_path, "objective.colour=3")
+
+
+def test_a_judge_that_needs_a_key_without_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MY_JUDGE_KEY", raising=False)
+    assert "MY_JUDGE_KEY is not set" in refused(tmp_path, "judge.api_key_env=MY_JUDGE_KEY")
+    monkeypatch.setenv("MY_JUDGE_KEY", "secret")
+    assert check_config(load(None, ["judge.api_key_env=MY_JUDGE_KEY"]), tmp_path, ROOMY) == []
+
+
+def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for overrides in (["judge.name=openai"], ["judge.name=ensemble", "judge.members=[structural,openai]"]):
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        config = load(None, overrides)
+        (remark,) = check_config(config, tmp_path, ELSEWHERE)
+        assert "the machine that will run this: OPENAI_API_KEY is not set" in remark
+        monkeypatch.setenv("OPENAI_API_KEY", "secret")
+        assert check_config(config, tmp_path, ELSEWHERE) == []
+    both = ("judge.name=openai", "judge.api_key_env=NO_SUCH_KEY", "judge.api_key_file=key.txt")
+    assert "both given: drop one" in refused(tmp_path, *both, here=ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("judge.name=http", "judge.url"),
+        ("judge.name=structral", "structural"),
+        ("problems.source=jsonl", "problems.path"),
+        ("problems.source=nomodule:Source", "PYTHONPATH"),
+        ("problems.path=x.jsonl", "problems.path=x.jsonl would be ignored, since puzzles are made, not read: set "),
+        ("problems.test_path=x.jsonl", "problems.test_path=x.jsonl would be ignored"),
+        ("problems.source=tasks problems.validation_path=x.jsonl", "since tasks are made, not read: set problems.sou"),
+        ("problems.exclude=x.jsonl", "problems.exclude=x.jsonl would be ignored"),
+        ("reward.name=json:", "reward.name='json:' is unknown"),
+        (f"problems.source=jsonl problems.path={__file__} problems.test_path=/no.jsonl", "test_path=/no.jsonl is not"),
+        ("model.path=/nowhere/model", "model.path=/nowhere/model does not exist"),
+        ("model.path=nowhere", "model.path=nowhere does not exist"),
+        ("train.token_budget=100", "less than one longest sequence"),
+        ("train.mini_batch_prompts=7", "does not divide train.prompts_per_step=20"),
+        ("train.mini_batch_prompts=10", "set loss.name=clipped_surrogate"),
+        ("train.warmup_steps=80 train.schedule=cosine", "has no step to decay in"),
+        ("train.schedule=linear train.steps=0", "together are 0 steps"),
+        ('generator.engine_args={"seed":1}', "generator.engine_args.seed can't be given"),
+        ("generator.engine_args=7", "should be names with values"),
+        ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
+        ("scorer.evidence=false", "judge.name=structural needs scorer.evidence"),
+        ("judge.base_url=http://me:pw@a/v1", "judge.base_url has a name or a password in its address"),
+        ("judge.name=http judge.url=http://me:pw@a/v1", "judge.url has a name or a password in its address"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: str, said: str) -> None:
+    assert said in refused(tmp_path, *override.split())
+
+
+def test_flowrl_fits_what_is_a_value_and_its_objective_is_nothing_without_it(tmp_path: Path) -> None:
+    assert "set loss.name=flowrl" in refused(tmp_path, "objective.name=flowrl")
+    assert "gfpo leaves out rollouts" in refused(tmp_path, "objective.name=gfpo", "loss.name=flowrl")
+    for name in ("flowrl", "grpo", "poly_epo"):
+        check_config(load(None, [f"objective.name={name}", "loss.name=flowrl"], lambda text: None), tmp_path, ROOMY)
+
+
+def test_an_objective_that_reads_programs_needs_their_evidence(tmp_path: Path) -> None:
+    silent = ["scorer.evidence=false", "objective.name=diver", "evaluate.judge=false"]
+    assert "objective.name=diver needs the statements of programs" in refused(tmp_path, *silent)
+
+
+def test_programs_may_leave_no_evidence_where_no_judge_reads_it(tmp_path: Path) -> None:
+    nobody = ["scorer.evidence=false", "objective.name=grpo", "evaluate.judge=false"]
+    texts = ["scorer.evidence=false", "judge.name=openai", "judge.view=raw", "judge.base_url=http://127.0.0.1:9/v1"]
+    for overrides in (nobody, texts):
+        assert check_config(load(None, overrides, lambda text: None), tmp_path / "run", ROOMY) == []
+    assert "needs scorer.evidence" in refused(tmp_path, *nobody, "judge.when=sampled")
+    assert "needs scorer.evidence" in refused(tmp_path, *texts, "judge.view=canonical")
+
+
+def test_a_sink_whose_package_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert "pip install wandb" in refused(tmp_path, "run.wandb_project=mine")
+
+
+def test_a_hub_id_is_no_missing_folder(tmp_path: Path) -> None:
+    assert check_config(load(None, ["model.path=Qwen/Qwen3-0.6B"]), tmp_path, ROOMY) == []
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    assert "no config.json" in refused(tmp_path, f"model.path={tmp_path}")
+
+
+def test_too_little_memory_is_refused_with_both_numbers(tmp_path: Path) -> None:
+    message = refused(tmp_path, here=FreeResources(memory=3 * GIB, disk=64 * GIB))
+    assert "3.0 GiB are free" in message
+    here = this_machine(tmp_path)
+    assert here.memory > 0
+    assert "GiB are free" in refused(tmp_path, "generator.memory_gib=1000000", here=here)
+
+
+def test_too_little_disk_is_refused(tmp_path: Path) -> None:
+    assert "of disk" in refused(tmp_path, here=FreeResources(memory=64 * GIB, disk=GIB // 8))
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    message = refused(tmp_path, "judge.name=http", "problems.source=jsonl", "objective.set_size=9")
+    assert len(message.splitlines()) == 3
+
+
+def test_few_samples_are_a_remark(tmp_path: Path) -> None:
+    assert "up to k=16 only" in check_config(load(None, ["evaluate.samples=16"]), tmp_path, ROOMY)[0]

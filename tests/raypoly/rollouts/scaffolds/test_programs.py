@@ -1,0 +1,288 @@
+"""What each program asks for, round by round, of problems whose answers are known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raypoly.core.config import ProblemsConfig
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.core.values import Draft, Failure, Problem, Rollout, TestSuite, Verdict
+from raypoly.data.puzzles import load_puzzles
+from raypoly.planning.preflight import check_config
+from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts.scaffolds import Ask, Program
+from raypoly.rollouts.scaffolds.plan_search import observed, subsets
+from raypoly.rollouts.scaffolds.program import checked_asks, is_final
+from raypoly.rollouts.scaffolds.run_programs import of_evaluations
+
+PROBLEM = Problem(
+    "sum",
+    "Add all numbers of the list xs.\n\nComplete this code:\n```python\ndef f(xs):\n```\nAnswer with one Python code "
+    "block.\n",
+    "f",
+    TestSuite("calls", json.dumps([{"args": [[1, 2]], "expected": 3}, {"args": [[]], "expected": 0}])),
+)
+PUZZLE = load_puzzles(ProblemsConfig()).splits["train"][0]
+PLAN = "A: Add in a loop.\nB: Use the built-in sum.\nC: Recurse on the tail.\nD: Fold with reduce.\n"
+
+
+def draft(text: str, role: str = "plan", parent: int | None = None, **facts: Any) -> Draft:
+    verdict = facts.pop("verdict", None)
+    tokens = np.arange(len(text.split()), dtype=np.int32)
+    seed = facts.pop("seed", hash((text, role, parent)) & 0xFFFF)
+    values = {"finish_reason": "stop", **facts}
+    return Draft(
+        Rollout(tokens, tokens, np.zeros(len(tokens), np.float32), text, seed=seed, weight_version=0, **values),
+        role,
+        parent,
+        verdict,
+    )
+
+
+def asked(
+    program: Program, problem: Problem, texts: Sequence[str], attempts: int = 8
+) -> tuple[list[list[Ask]], list[Draft]]:
+    """The asks of every round, and the drafts, whose texts are taken in turn."""
+    drafts: list[Draft] = []
+    rounds = []
+    while True:
+        asks = list(checked_asks(program, problem, drafts, attempts))
+        rounds.append(asks)
+        if is_final(asks):
+            return rounds, drafts
+        for ask in asks:
+            for _ in range(ask.count):
+                drafts.append(draft(texts[len(drafts) % len(texts)], ask.role, ask.parent, seed=len(drafts)))
+
+
+@pytest.mark.parametrize("problem", [PROBLEM, PUZZLE], ids=["fenced", "completion"])
+@pytest.mark.parametrize("name", sorted(programs.KNOWN.keys() - {"given", "gold_plans", "labelled_plans"}))
+def test_every_program_ends_with_n_attempts_whatever_was_sampled(name: str, problem: Problem) -> None:
+    for texts in ([PLAN], [""], ["x" * 50, "- one\n- two"], ["A: a <|im_end|>\nB:"]):
+        rounds, drafts = asked(programs.build(name), problem, texts)
+        assert sum(ask.count for ask in rounds[-1]) == 8
+        assert len(drafts) <= programs.build(name).planned_drafts(8)
+        assert all("<|im_end|>" not in ask.prompt for each in rounds for ask in each)
+        assert [a.prompt for a in asked(programs.build(name), problem, texts)[0][-1]] == [a.prompt for a in rounds[-1]]
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("direct", 1), ("chain_of_thought", 1), ("sketch_then_solve", 2), ("tuple", 2), ("plan_search", 4)],
+)
+def test_rounds_are_as_many_as_the_program_has(name: str, count: int) -> None:
+    rounds, _ = asked(programs.build(name), PROBLEM, ["- one\n- two\n- three\n- four\n" + PLAN])
+    assert len(rounds) == count
+
+
+def test_an_instruction_stands_behind_the_statement_and_before_how_to_answer() -> None:
+    (ask,) = programs.build("chain_of_thought").ask(PROBLEM, (), 8)
+    head, _, tail = ask.prompt.partition("Think step by step")
+    assert head == "Add all numbers of the list xs.\n\n"
+    assert tail.endswith("```python\ndef f(xs):\n```\nAnswer with one Python code block.\n")
+
+
+def test_a_chat_is_rendered_and_the_instruction_stays_within_the_users_message() -> None:
+    text = f"<|user|>{PROBLEM.prompt}<|end|><|assistant|>"
+    chat = replace(PROBLEM, prompt=text, metadata={"statement": "Add all numbers of the list xs."})
+    (ask,) = programs.build("plan_and_solve").ask(chat, (), 8)
+    assert ask.prompt.startswith("<|user|>Add all numbers of the list xs.\n\nFirst write a short plan")
+    assert ask.prompt.endswith("block.\n<|end|><|assistant|>")
+
+
+def test_ones_own_template_is_used(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("<<user>>\nQ: {statement}\n{signature}\n")
+    (ask,) = programs.build("direct", template=str(tmp_path / "mine.txt")).ask(PROBLEM, (), 8)
+    assert ask.prompt == "Q: Add all numbers of the list xs.\ndef f(xs):"
+    with pytest.raises(UsageError, match=r"program\.template=none\.txt can't be read"):
+        checked_asks(programs.build("direct", template="none.txt"), PROBLEM, (), 8)
+
+
+def test_fixed_sentences_take_turns_and_are_one_block() -> None:
+    program = programs.build("fixed_strategy", sentences=("One.", "Two."))
+    asks = program.ask(PROBLEM, (), 5)
+    assert [("One." in a.prompt, "Two." in a.prompt) for a in asks] == [(True, False), (False, True)] * 2 + [
+        (True, False)
+    ]
+    assert (program.block(4), program.block(5)) == (2, 5)
+
+
+def test_a_solver_sees_its_own_method_alone() -> None:
+    rounds, _ = asked(programs.build("tuple"), PROBLEM, [PLAN, PLAN.replace("loop", "while loop")])
+    assert [(ask.role, ask.count, ask.max_tokens) for ask in rounds[0]] == [("plan", 2, 256)]
+    assert "labelled A:, B:, C:, D:" in rounds[0][0].prompt
+    for place, ask in enumerate(rounds[1]):
+        methods = ["loop.", "sum.", "tail.", "reduce."]
+        assert [method in ask.prompt for method in methods] == [place % 4 == i for i in range(4)]
+        assert ask.parent == place // 4
+    assert "while loop" in rounds[1][4].prompt
+
+
+@pytest.mark.parametrize("missing", ["direct", "empty"])
+def test_a_branch_without_a_method_is_solved_as_told(missing: str) -> None:
+    program = programs.build("tuple", missing=missing)
+    rounds, _ = asked(program, PROBLEM, ["A: Add in a loop.\nC:\nnothing else"], 4)
+    first, *others = rounds[1]
+    assert "Add in a loop." in first.prompt
+    for ask in others:
+        assert (ask.prompt, ask.text) == (PROBLEM.prompt, None if missing == "direct" else "")
+
+
+def test_the_last_line_of_a_plan_that_was_cut_is_no_method() -> None:
+    program = programs.build("tuple", methods=2)
+    (first, second) = program.ask(PROBLEM, [draft("A: Add in a loop.\nB: Use the", finish_reason="length")], 2)
+    assert "Add in a loop." in first.prompt
+    assert second.prompt == PROBLEM.prompt
+
+
+def test_plans_drawn_alone_give_their_first_method_and_are_for_evaluation() -> None:
+    program = programs.build("tuple", history="iid")
+    rounds, _ = asked(program, PROBLEM, [PLAN], 4)
+    assert rounds[0][0].count == 4
+    assert all("loop." in ask.prompt and ask.parent == i for i, ask in enumerate(rounds[1]))
+    assert (program.block(8), programs.build("tuple").block(8)) == (1, 4)
+    with pytest.raises(UsageError, match="history=iid is for evaluation"):
+        check_config(load(None, ["program.name=tuple", "program.history=iid"], str), Path())
+
+
+def test_a_program_that_solves_nothing_asks_for_plans_alone() -> None:
+    program = programs.build("tuple", solve=False)
+    rounds, drafts = asked(program, PROBLEM, [PLAN])
+    assert rounds[-1] == []
+    assert (len(drafts), program.planned_attempts(8)) == (2, 0)
+
+
+class PlansAlone(Program):
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        return [] if drafts else [Ask(problem.prompt, "plan")]
+
+    def planned_attempts(self, attempts: int) -> int:
+        return 0
+
+
+def test_a_program_that_solves_nothing_is_measured_with_attempts_or_not_at_all() -> None:
+    own = ["program.name=tuple", "program.solve=false", "program.methods=2", "problems.chat_template=plain"]
+    (program,) = of_evaluations(load(None, own, str)).values()
+    assert (program.planned_attempts(8), program.block(8), program.chat_template) == (8, 2, "plain")
+    alone = load(None, [f"program.name={__name__}:PlansAlone"], str)
+    with pytest.raises(UsageError, match=r"PlansAlone has no attempts that could be measured: set evaluate\.every=0"):
+        check_config(alone, Path())
+
+
+def test_attempts_that_methods_do_not_divide_are_refused_before_anything_starts() -> None:
+    with pytest.raises(UsageError, match=r"program\.methods=4 does not divide 6 attempts"):
+        check_config(load(None, ["program.name=tuple", "train.rollouts=6"], str), Path())
+
+
+def test_subsets_come_by_size_then_by_place() -> None:
+    assert subsets(4, 2, 8) == [(0,), (1,), (2,), (3,), (0, 1), (0, 2), (0, 3), (1, 2)]
+    assert subsets(2, 5, 99) == [(0,), (1,), (0, 1)]
+    assert subsets(0, 2, 8) == []
+
+
+def test_observations_are_list_items_or_lines() -> None:
+    assert observed("Here:\n- one\n* two\n3. three\nO4: four\n") == ["one", "two", "three", "four"]
+    assert observed("one\n\n two ") == ["one", "two"]
+    assert observed(" \n") == []
+
+
+def test_plan_search_shows_each_plan_its_own_observations_and_attempts_take_plans_in_turn() -> None:
+    program = programs.build("plan_search", observations=2, order=2, plans=3)
+    texts = ["- first\n- second\n- third", "more", "more", "more", "P1", "P2", "P3"]
+    rounds, drafts = asked(program, PROBLEM, texts, 7)
+    assert [len(each) for each in rounds] == [1, 3, 3, 7]
+    shown = [("first" in a.prompt, "second" in a.prompt) for a in rounds[1]]
+    assert shown == [(True, False), (False, True), (True, True)]
+    assert "third" not in "".join(ask.prompt for ask in rounds[1])
+    assert [ask.parent for ask in rounds[2]] == [1, 2, 3]
+    assert all("more" in ask.prompt for ask in rounds[2])
+    assert [("P1" in a.prompt, "P2" in a.prompt, "P3" in a.prompt).index(True) for a in rounds[3]] == [
+        0,
+        1,
+        2,
+        0,
+        1,
+        2,
+        0,
+    ]
+    assert program.planned_drafts(7) == len(drafts)
+    assert program.block(7) == 7
+
+
+FAILED = Verdict("wrong", 0, 1, 0.1, "test 1", failure=Failure(1, "[1, 2]", "0", "3"))
+PASSED = Verdict("passed", 1, 1, 0.1)
+
+
+def tries(*verdicts: Verdict | None) -> list[Draft]:
+    texts = [f"```python\ndef f(xs): return {i}\n```" for i in range(len(verdicts))]
+    return [
+        draft(text, "try", verdict=verdict, seed=i)
+        for i, (text, verdict) in enumerate(zip(texts, verdicts, strict=True))
+    ]
+
+
+def test_a_try_that_failed_is_repaired_behind_its_program_and_failure_and_others_are_taken() -> None:
+    program = programs.build("repair")
+    (first,) = program.ask(PROBLEM, (), 3)
+    assert (first.role, first.count, first.score, first.prompt) == ("try", 3, True, PROBLEM.prompt)
+    failed, passed, unknown = program.ask(PROBLEM, tries(FAILED, PASSED, None), 3)
+    assert "def f(xs): return 0" in failed.prompt
+    assert "Input: [1, 2]\nExpected: 3\nGot: 0" in failed.prompt
+    assert (failed.take, failed.parent) == (None, 0)
+    assert (passed.take, unknown.take) == (1, 2), "where there are no public tests, the try is the attempt"
+
+
+def test_further_turns_repair_the_newest_try_of_each_attempt_alone() -> None:
+    program = programs.build("repair", turns=2)
+    first = tries(FAILED, PASSED)
+    (again,) = program.ask(PROBLEM, first, 2)
+    assert (again.role, again.parent, again.score) == ("try", 0, True)
+    fixed, taken = program.ask(
+        PROBLEM, [*first, draft("```python\ndef f(xs): return 9\n```", "try", 0, verdict=FAILED)], 2
+    )
+    assert "return 9" in fixed.prompt
+    assert "return 0" not in fixed.prompt
+    assert (fixed.parent, taken.take) == (2, 1)
+
+
+def test_only_the_status_is_shown_where_one_asks_for_that() -> None:
+    (ask,) = programs.build("repair", show="status").ask(PROBLEM, tries(FAILED), 1)
+    assert "It ended with: wrong." in ask.prompt
+    assert "[1, 2]" not in ask.prompt
+
+
+def test_a_repair_that_does_not_fit_is_the_try_itself() -> None:
+    program = programs.build("repair")
+    (ask,) = program.ask(PROBLEM, tries(FAILED), 1)
+    assert program.too_long(PROBLEM, ask).take == 0
+
+
+def test_upskill_names_its_program_and_owns_its_number_of_skills() -> None:
+    config = load(None, ["objective.name=upskill", "objective.skills=3"], str)
+    assert len({ask.prompt for ask in programs.of_run(config).ask(PROBLEM, (), 8)}) == 3
+    assert len(of_evaluations(config)["direct"].ask(PROBLEM, (), 8)) == 1, "evaluations are direct unless told"
+    with pytest.raises(UsageError, match=r"upskill trains with program\.name=skills, not with program\.name=direct"):
+        programs.of_run(load(None, ["objective.name=upskill", "program.name=direct"], str))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["program.name=tupel"], r"program\.name='tupel' is unknown; did you mean 'tuple'\?"),
+        (["program.name=tuple", "program.method=3"], r"program\.method=3 does not fit tuple"),
+        (["program.methods=3"], r"program\.methods=3 does not fit direct.*takes: template"),
+    ],
+)
+def test_a_program_that_is_not_there_or_takes_no_such_parameter_is_one_sentence(
+    overrides: list[str], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        check_config(load(None, overrides, str), Path())

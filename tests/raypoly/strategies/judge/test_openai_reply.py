@@ -1,0 +1,123 @@
+"""What an answer means: exactly one label for each program, or nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raypoly.strategies.judge.openai.judge_prompt import INSTRUCTIONS, cut_middle, render_messages, version_of
+from raypoly.strategies.judge.openai.judge_reply import (
+    AssignedCluster,
+    InvalidAnswer,
+    answer_schema,
+    merge_votes,
+    parse_answer,
+)
+from tests.raypoly.strategies.judge.openai_groups import same_partition
+from tests.support.small_problems import SHARED
+
+
+def answer(*clusters: int, **extra: Any) -> str:
+    entries = [{"index": i, "strategy": "s", "cluster_id": c, **extra} for i, c in enumerate(clusters, 1)]
+    return json.dumps({"programs": entries})
+
+
+def test_entries_are_taken_by_index_in_any_order() -> None:
+    entries = [{"index": 2, "strategy": "b", "cluster_id": 9}, {"index": 1, "strategy": "a", "cluster_id": 4}]
+    assert parse_answer(json.dumps({"programs": entries}), 2) == [AssignedCluster(4, "a"), AssignedCluster(9, "b")]
+
+
+def test_zero_a_hundred_and_a_mark_are_degenerate() -> None:
+    assert [found.cluster for found in parse_answer(answer(0, 100, 3), 3)] == [0, 0, 3]
+    assert [found.cluster for found in parse_answer(answer(2, degenerate=True), 1)] == [0]
+    assert parse_answer(answer(*range(1, 121)), 120)[99].cluster == 100, "with so many programs it may be an id"
+
+
+@pytest.mark.parametrize("character", ["\n", "\t", "\x00", "\x1b", "\\ud800", "\\n"])
+def test_a_control_character_in_a_strategy_is_shown_as_a_space(character: str) -> None:
+    text = answer(4).replace('"s"', f'"two{character}pointers"')
+    assert parse_answer(text, 1) == [AssignedCluster(4, "two pointers")]
+
+
+def test_a_fence_around_the_answer_is_no_fault() -> None:
+    assert parse_answer(f"```json\n{answer(1)}\n```", 1) == [AssignedCluster(1, "s")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "Programs 1 and 2 are alike.",
+        answer(1),
+        answer(1, 1, 1),
+        answer(1, 1).replace('"index": 2', '"index": 1'),
+        answer(1, 1).replace('"index": 2', '"index": 3'),
+        answer(1, -1),
+        answer(1, 1).replace('"cluster_id": 1', '"cluster_id": "1"'),
+        answer(1, 1).replace('"cluster_id": 1', '"cluster_id": 1.5'),
+        answer(1, 1).replace('"cluster_id": 1', '"cluster_id": true'),
+        answer(1, 1)[:-3],
+        answer(1, 1).replace('"cluster_id": 1', f'"cluster_id": {"9" * 5000}'),
+        answer(1, 1).replace('"cluster_id": 1', '"cluster_id": NaN'),
+        "[" * 100_000,
+    ],
+)
+def test_anything_but_one_label_for_each_program_is_invalid(text: str) -> None:
+    with pytest.raises(InvalidAnswer):
+        parse_answer(text, 2)
+
+
+def test_the_portable_schema_is_the_same_for_every_count_and_within_strict_mode() -> None:
+    assert answer_schema(2, indexed=False) == answer_schema(9, indexed=False)
+    text = json.dumps(answer_schema(2, indexed=False))
+    assert not any(word in text for word in ("minItems", "prefixItems", "maxLength", "enum", "const", "$ref"))
+    assert text.count('"additionalProperties": false') == 2
+
+
+def test_votes_are_joined_as_the_method_says() -> None:
+    vectors = SHARED / "vectors" / "methods.json"
+    if not vectors.is_file():
+        pytest.skip("the shared vectors are not here")
+    for case in json.loads(vectors.read_text())["consensus_vote"]:
+        assert merge_votes(case["input"]["runs"]) == case["expected"]["labels"], case["name"]
+
+
+def test_degenerate_needs_a_majority() -> None:
+    assert merge_votes([[0, 1], [0, 1], [2, 1]]) == [0, 1]
+    assert merge_votes([[0, 1], [2, 1], [1, 1]]) == [1, 2]
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=6, max_size=6), min_size=1, max_size=5), st.permutations(range(6)))
+def test_votes_do_not_depend_on_ids_or_order(runs: list[list[int]], order: list[int]) -> None:
+    joined = merge_votes(runs)
+    renamed = [[0 if i == 0 else 50 - i for i in run] for run in runs]
+    assert merge_votes(renamed) == joined
+    shuffled = merge_votes([[run[i] for i in order] for run in runs])
+    assert same_partition(shuffled, [joined[i] for i in order])
+    if len(runs) == 1:
+        assert same_partition(joined, runs[0])
+
+
+@given(st.lists(st.text(max_size=60), min_size=1, max_size=5))
+def test_every_border_carries_a_key_that_no_program_holds(programs: list[str]) -> None:
+    text = render_messages("s", "problem", programs)[1]["content"]
+    key = text.split("key ", 1)[1].split(">>>", 1)[0]
+    assert not any(key in program for program in programs)
+    assert text.count(f" key {key}>>>\n") == len(programs) + 2
+
+
+def test_a_changed_prompt_has_another_version() -> None:
+    assert version_of(INSTRUCTIONS) != version_of(INSTRUCTIONS + " ")
+
+
+def test_a_text_at_the_limit_is_left_whole() -> None:
+    assert cut_middle("x" * 300, 300) == "x" * 300
+    assert cut_middle("a" * 200 + "b" * 200, 300).startswith("a" * 200)
+    assert cut_middle("a" * 200 + "b" * 200, 300).endswith("b" * 100)

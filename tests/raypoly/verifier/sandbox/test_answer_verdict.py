@@ -1,0 +1,115 @@
+"""An answer is right if it says the right value; nothing of it is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raypoly.algorithms.objectives.behaviour import outcome_of
+from raypoly.core.config import ScorerConfig
+from raypoly.core.values import Failure, Problem, TestSuite, Verdict
+from raypoly.verifier import LocalPool
+from raypoly.verifier.code_extraction import extract_code
+from raypoly.verifier.sandbox.answer_verdict import answer_text, answer_verdict
+
+
+def passes(expected: str, answer: str) -> bool:
+    return answer_verdict(TestSuite("answer", expected), answer).passed
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer"),
+    [
+        ("[1, 2]", "[1,2]"),
+        ("[1, 2]", "assert f(x = [2]) == [1,2]"),
+        ("[1, 2]", "assert f('a == b') == [1,  # one\n 2], 'message'"),
+        ("[1, 2]", "assert f(1) == [1, 2]\nbecause it is so"),
+        ("[1, 2]", "f(3) == [1, 2]"),
+        ("[1, 2]", "got = f(3)\nassert got == [1, 2]"),
+        ("3", "3.0"),
+        ("-1.5", " -1.5 "),
+        ("'a == b'", '"a == b"'),
+        ("{'b': 1, 'a': None}", "{'a': None, 'b': 1}"),
+        ("{1, 2}", "{2, 1}"),
+        ("nan", "nan"),
+        ("Counter({1: 2})", "assert f(1) == Counter({1: 2})"),
+        ("deque([1])", " deque([1])\n"),
+        ("9" * 5000, "9" * 5000),
+        ("[" * 300 + "]" * 300, "[" * 300 + "]" * 300),
+    ],
+)
+def test_the_right_value_passes_however_it_is_written(expected: str, answer: str) -> None:
+    assert passes(expected, answer)
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer"),
+    [
+        ("[1, 2]", "(1, 2)"),
+        ("[1, 2]", "[1, 2, 3]"),
+        ("3", "'3'"),
+        ("'abc'", "abc"),
+        ("2", "1 + 1"),
+        ("2", "assert f(1) == 1 + 1"),
+        ("2", "assert f(1) != 2"),
+        ("2", "assert f(1) == 2 == 3"),
+        ("2", "assert f(1) == ??"),
+        ("2", "assert f(1)"),
+        ("2", "the answer is 2"),
+        ("2", "[2][0]"),
+        ("True", "true"),
+        ("2", "x = 2"),
+        ("2", "{[]: 2}"),
+        ("2", "\0"),
+        ("2", "\ud800"),
+        ("2", "-" * 100_000 + "2"),
+        ("2", "1" + "+1" * 100_000),
+        ("2", "(" * 100_000),
+        ("f(1) == 2", "2"),
+    ],
+)
+def test_anything_else_is_wrong(expected: str, answer: str) -> None:
+    assert not passes(expected, answer)
+
+
+def test_nothing_is_evaluated(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    writes = f"open({str(made)!r}, 'w')"
+    for answer in (writes, f"assert f(1) == {writes}", f'f"{{{writes}}}"', f"assert {writes} == 2"):
+        assert passes("2", answer) == answer.endswith("2")
+    assert not made.exists()
+
+
+def test_the_verdict_says_what_was_answered() -> None:
+    assert answer_verdict(TestSuite("answer", "[1, 2]"), "[1,2]") == Verdict("passed", 1, 1, 0.0)
+    wrong = answer_verdict(TestSuite("answer", "[1, 2]"), "assert f(3) == [1,3]")
+    assert (wrong.status, wrong.tests_passed, wrong.tests_total, wrong.evidence) == ("wrong", 0, 1, None)
+    assert wrong.failure == Failure(1, "", "[1, 3]", "[1, 2]")
+    assert wrong.detail == "the answer is [1, 3], expected [1, 2]"
+    other, same = (answer_verdict(TestSuite("answer", "[1, 2]"), text) for text in ("[1, 4]", " [1,  3]"))
+    assert outcome_of(wrong) == outcome_of(same) != outcome_of(other)
+    assert len(answer_verdict(TestSuite("answer", "2"), "x" * 100_000).detail) <= 300
+
+
+def test_answers_that_say_one_thing_are_written_alike() -> None:
+    assert (answer_text("f(1) == [1,2]"), answer_text(" so it is ")) == ("[1, 2]", "so it is")
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda it: st.lists(it) | st.tuples(it, it)))
+def test_every_plain_value_is_its_own_answer(value: object) -> None:
+    assert passes(repr(value), repr(value))
+    assert passes(repr(value), f"assert f({value!r}) == {value!r}")
+    assert not passes(repr([value]), repr(value))
+
+
+def test_a_response_goes_through_the_scorer_to_its_verdict() -> None:
+    problem = Problem("p", "What is 1 + 2?", "", TestSuite("answer", "3"), solution="never run")
+    responses = ["[ANSWER] 3 [/ANSWER]", "It is\n```\n4\n```", "", "[ANSWER] 3 [/ANSWER]"]
+    with LocalPool(ScorerConfig(workers=1), evidence=True) as pool:
+        verdicts = list(pool.score((problem, extract_code(problem, response)) for response in responses))
+    assert [verdict.status for verdict in verdicts] == ["passed", "wrong", "no_code", "passed"]
+    assert verdicts[2].detail == "no answer in the response"
+    assert all(verdict.evidence is None and verdict.repeatable for verdict in verdicts)

@@ -1,0 +1,180 @@
+"""Programs that try to write, empty or bend their own evidence: the strategy stays that of the work that is scored."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from raypoly.core.config import ScorerConfig
+from raypoly.core.values import Evidence, Problem
+from raypoly.strategies.judge.structural import structural_labels
+from raypoly.verifier.sandbox import Sandbox
+from tests.support.small_problems import calls
+
+CASES = [([n], sum(i * i for i in range(n))) for n in (3, 5, 120)]
+OPEN = calls(*CASES)
+BUDGETED = calls(*((args, expected, {"steps": 10_000}) for args, expected in CASES))
+LOOP = " s = 0\n for i in range(n):\n  s += i * i\n return s"
+OTHER = "return n and (n - 1) ** 2 + f(n - 1)"
+"""The same by recursion."""
+
+BUDGETED_ATTACKS = {
+    "another name of the module": f"def f(n):\n if __name__ == 'candidate': {OTHER}\n{LOOP}",
+    "the second call differs": f"seen = []\ndef f(n):\n seen.append(n)\n if len(seen) == 2: {OTHER}\n{LOOP}",
+    "a test is left out": f"seen = []\ndef f(n):\n seen.append(n)\n if n == 120 and 5 not in seen: {OTHER}\n{LOOP}",
+    "a counter of calls": f"k = 0\ndef f(n):\n global k\n k += 1\n if k != 3 and n > 9: {OTHER}\n{LOOP}",
+}
+OPEN_ATTACKS = {
+    "names of the meter": f"def f(n):\n if '@each' in globals(): {OTHER}\n{LOOP}",
+    "names of the meter, by sys": f"import sys\ndef f(n):\n if any('@' in k for k in globals()): {OTHER}\n{LOOP}",
+    "local names": f"def f(n):\n if any('@' in k for k in locals()): {OTHER}\n{LOOP}",
+    "how often a loop asks": (
+        "class B:\n def __init__(s): s.asked = 0\n"
+        " def __bool__(s):\n  s.asked += 1\n  return s.asked == 1\n"
+        f"def f(n):\n b = B()\n k = 0\n while b: k += 1\n if (b.asked, k) != (2, 1): {OTHER}\n{LOOP}"
+    ),
+    "when an iterator is asked for": (
+        f"def f(n):\n try: (x for x in 5)\n except TypeError: pass\n else: {OTHER}\n"
+        f" try: map(abs, 3)\n except TypeError: pass\n else: {OTHER}\n{LOOP}"
+    ),
+    "the words of reduce": (
+        "from functools import reduce\ndef f(n):\n try: reduce(max, 5)\n except TypeError as e:\n"
+        f"  if str(e) != 'reduce() arg 2 must support iteration': {OTHER}\n{LOOP}"
+    ),
+}
+UNKNOWN_OR_FOR = {
+    "a question about the meter's names": (
+        f"import typing\ndef f(n):\n if hasattr(typing.stdlib_re.enum.bltns, '@each'): {OTHER}\n{LOOP}"
+    ),
+    "a look at all builtins": (
+        f"u = chr(95) * 2\ndef f(n):\n if '@each' in ('{{0.' + u + 'builtins' + u + '}}').format(f): {OTHER}\n{LOOP}"
+    ),
+    "the builtins among the globals": (
+        "b = globals()[chr(95) * 2 + 'builtins' + chr(95) * 2]\n"
+        f"def f(n):\n if hasattr(b, '@' + 'each'): {OTHER}\n{LOOP}"
+    ),
+    "a pattern that reads any attribute": (
+        "u = chr(95) * 2\nA = type('A', (), {u + 'match_args' + u: (u + 'builtins' + u,)})\n"
+        f"def f(n):\n match f:\n  case A(x): {OTHER}\n{LOOP}"
+    ),
+    "what is replaced": f"def f(n):\n if 'built' not in repr(getattr): {OTHER}\n{LOOP}",
+    "a decorator of the library's": (
+        f"import functools\ndef f(n):\n if 'functools' not in repr(functools.wraps): {OTHER}\n{LOOP}"
+    ),
+    "a copied name": (
+        "import functools\ndef q(): pass\n@functools.wraps(q)\ndef w(): pass\n"
+        f"def f(n):\n if w.__name__ != 'q': {OTHER}\n{LOOP}"
+    ),
+    "the place of an error": (
+        "class C:\n def __enter__(s): pass\n def __exit__(s, kind, error, place):\n"
+        "  s.at = place.tb_lasti, place.tb_lineno\n  return True\n"
+        f"def f(n):\n c = C()\n with c:\n  for i in range(1): 1 / 0\n if c.at != (38, 9): {OTHER}\n{LOOP}"
+    ),
+    "the modules at hand": f"import sys\ndef f(n):\n if not hasattr(sys, 'modules'): {OTHER}\n{LOOP}",
+    "the ways to import": f"import sys\ndef f(n):\n if not sys.meta_path: {OTHER}\n{LOOP}",
+    "the depth that is left": f"import sys\ndef f(n):\n if sys.getrecursionlimit() != 1000: {OTHER}\n{LOOP}",
+    "not the module's name": f"def f(n):\n if __name__ != '__candidate__': {OTHER}\n{LOOP}",
+    "the limit of recursion": (
+        "def deep(n):\n try:\n  return deep(n + 1)\n except RecursionError:\n  return n\n"
+        f"def f(n):\n if deep(0) < 960: {OTHER}\n{LOOP}"
+    ),
+    "what a run leaves in a module": (
+        f"import math\ndef f(n):\n if n == 120 and 'seen' in math.__dict__: {OTHER}\n math.seen = 1\n{LOOP}"
+    ),
+    "another profiler": f"import sys\nsys.setprofile(None)\ndef f(n):\n if n < 0: {OTHER}\n{LOOP}",
+    "a look at the frames": f"import sys\ndef f(n):\n if sys._getframe(1).f_code.co_name == 'call': {OTHER}\n{LOOP}",
+    "a switched-off profiler": f"import sys\ndef f(n):\n if sys.getprofile(): {OTHER}\n{LOOP}",
+    "an exit": f"import os\nif __name__ == 'candidate': os._exit(0)\ndef f(n):\n{LOOP}",
+    "every descriptor": (
+        "import os\nfor fd in range(3, 64):\n try: os.write(fd, b'')\n except OSError: pass\n" + f"def f(n):\n{LOOP}"
+    ),
+    "the observer's objects": (
+        "import gc\nmeters = [o for o in gc.get_objects() if type(o).__name__ == 'Meter']\n"
+        f"def f(n):\n if meters: {OTHER}\n{LOOP}"
+    ),
+}
+
+DROPPED = {
+    "a generator": (
+        "def g(D):\n try: yield\n finally: D.append(1)\ndef f(n):\n D = []\n x = g(D)\n next(x)\n x = None\n"
+    ),
+    "a generator that catches": (
+        "def g(D):\n try: yield\n except BaseException: D.append(1)\n"
+        "def f(n):\n D = []\n x = g(D)\n next(x)\n x = None\n"
+    ),
+    "an object": (
+        "u = chr(95) * 2\nD = []\nA = type('A', (), {u + 'del' + u: lambda s: D.append(1)})\n"
+        "def f(n):\n D.clear()\n x = A()\n x = None\n"
+    ),
+}
+"""A counted program's objects go later than an observed one's, which it could see by what they do then."""
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(ScorerConfig()) as sandbox:
+        yield sandbox
+
+
+def evidence(sandbox: Sandbox, problem: Problem, code: str) -> Evidence:
+    verdict = sandbox.score(problem, code)
+    assert verdict.passed, verdict
+    assert verdict.evidence is not None
+    return verdict.evidence
+
+
+@pytest.mark.parametrize("code", BUDGETED_ATTACKS.values(), ids=BUDGETED_ATTACKS.keys())
+@pytest.mark.parametrize("problem", [OPEN, BUDGETED], ids=["open", "budgeted"])
+def test_the_strategy_is_that_of_the_scored_work(sandbox: Sandbox, problem: Problem, code: str) -> None:
+    assert evidence(sandbox, problem, code).strategy == "for"
+
+
+@pytest.mark.parametrize("code", OPEN_ATTACKS.values(), ids=OPEN_ATTACKS.keys())
+def test_an_observed_run_shows_no_sign_of_it(sandbox: Sandbox, code: str) -> None:
+    assert evidence(sandbox, OPEN, code).strategy == "for"
+
+
+@pytest.mark.parametrize("code", UNKNOWN_OR_FOR.values(), ids=UNKNOWN_OR_FOR.keys())
+def test_a_program_that_could_reach_the_observer_is_not_believed(sandbox: Sandbox, code: str) -> None:
+    found = evidence(sandbox, replace(OPEN, answer="completion"), code)
+    assert found.strategy in ("for", "")
+    assert found.strategy == "for" or found.unknown
+
+
+@pytest.mark.parametrize("code", DROPPED.values(), ids=DROPPED.keys())
+def test_a_program_that_could_see_when_objects_go_is_not_believed(sandbox: Sandbox, code: str) -> None:
+    for condition in ("D", "not D"):
+        attack = f"{code} if {condition}: {OTHER}\n{LOOP}"
+        assert evidence(sandbox, replace(BUDGETED, answer="completion"), attack).unknown
+
+
+@pytest.mark.parametrize("code", UNKNOWN_OR_FOR.values(), ids=UNKNOWN_OR_FOR.keys())
+def test_no_program_changes_how_its_neighbours_are_grouped(sandbox: Sandbox, code: str) -> None:
+    honest = [f"def f(n):\n{LOOP}", f"def f(n):\n {OTHER}", "def f(n): return sum([i * i for i in range(n)])"]
+    puzzle = replace(OPEN, answer="completion")
+    verdicts = [sandbox.score(puzzle, text) for text in [*honest, code]]
+    labels = structural_labels(verdicts)
+    assert labels is not None
+    assert labels.ids.tolist() == [1, 2, 3, 1]
+    assert not labels.degenerate.any()
+
+
+def test_a_run_that_does_too_much_does_not_end_by_catching_what_ends_it(sandbox: Sandbox) -> None:
+    code = "def f(n):\n try:\n  for i in range(60_000 if n > 99 else 1): pass\n"
+    code += f" except BaseException: return (n - 1) * n * (2 * n - 1) // 6\n{LOOP}"
+    assert evidence(sandbox, replace(OPEN, answer="completion"), code).strategy == ""
+
+
+def test_both_runs_leave_a_program_the_same_depth(sandbox: Sandbox) -> None:
+    deep = "def deep():\n x, k = [], 0\n try:\n  while k < 2000:\n   x, k = [x], k + 1\n   repr(x)\n"
+    deep += " except RecursionError:\n  pass\n return k\n"
+    scored = sandbox.score(OPEN, deep + "def f(n): return deep()").failure
+    seen = sandbox.score(OPEN, deep + "def f(n):\n s = n\n for i in range(deep() if n > 99 else 1): s += i\n return s")
+    assert scored is not None
+    assert seen.evidence is not None
+    assert seen.evidence.growth["for"] == float(scored.got)
+
+
+def test_the_source_is_read_before_the_program_runs(sandbox: Sandbox) -> None:
+    code = f"import os\ndef f(n):\n{LOOP}\nif __name__ == '__candidate__' and not os.getenv('HOME'): pass"
+    assert "for" in evidence(sandbox, OPEN, code).canonical

@@ -1,0 +1,236 @@
+"""Standard input and output, operations on objects, JSON comparison, tests behind the first that failed."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import BrokenTests
+from raypoly.core.values import Comparison, Problem, TestKind, TestSuite
+from raypoly.verifier.sandbox import Sandbox
+from raypoly.verifier.sandbox.script_run import same_output
+from tests.support.small_problems import calls, check
+
+
+def suite(kind: TestKind, cases: list[dict[str, Any]], comparison: Comparison = "exact", **more: Any) -> Problem:
+    return Problem("p", "", more.pop("entry_point", ""), TestSuite(kind, json.dumps(cases), comparison), **more)
+
+
+def script(*pairs: tuple[str, str]) -> Problem:
+    return suite("stdin", [{"input": given, "output": printed} for given, printed in pairs])
+
+
+ECHO = script(("3\n1 2 3\n", "6\n"), ("2\n5 5\n", "10"))
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "word"),
+    [
+        ("n = int(input())\nprint(sum(map(int, input().split())))", "passed", ""),
+        ("import sys\nd = sys.stdin.read().split()\nsys.stdout.write(str(sum(map(int, d[1:]))))", "passed", ""),
+        ("import sys\nnext(sys.stdin)\nprint(sum(map(int, sys.stdin.readline().split())))", "passed", ""),
+        ("d = open(0).read().split()\nprint(sum(map(int, d[1:])), flush=True)\nexit()", "passed", ""),
+        ("import os\nd = os.read(0, 99).split()\nos.write(1, b'%d' % sum(map(int, d[1:])))\nos._exit(0)", "passed", ""),
+        ("import sys\nb = sys.stdin.buffer\nb.readline()\nprint(sum(map(int, b.readline().split())))", "passed", ""),
+        ("if __name__ == '__main__':\n input()\n print(sum(map(int, input().split())))", "passed", ""),
+        ("import atexit\natexit.register(lambda: print(t))\ninput()\nt = sum(map(int, input().split()))", "passed", ""),
+        ("import threading\ninput()\nf = lambda: print(sum(map(int, input().split())))\n"
+         "threading.Thread(target=f).start()", "passed", ""),
+        ("from __future__ import annotations\ninput()\nprint(sum(map(int, input().split())))", "passed", ""),
+        ("import sys\nprint('noise', file=sys.stderr)\ninput()\nprint(sum(map(int, input().split())))", "passed", ""),
+        ("print(6)", "wrong", "test 2: '2\\n5 5\\n' gave '6\\n', expected '10'"),
+        ("print(6)\nprint()\nprint(7)", "wrong", "test 1"),
+        ("", "wrong", "gave ''"),
+        ("print(6)\nimport sys\nsys.exit(3)", "error", "exit code 3"),
+        ("print(6)\nraise ValueError('no')", "error", "ValueError: no"),
+        ("input()\ninput()\ninput()", "error", "EOFError"),
+        ("print(6", "error", "SyntaxError: '(' was never closed (line 1)"),
+        ("while True: pass", "timeout", "CPU"),
+        ("import time\ntime.sleep(99)", "timeout", "CPU"),
+        ("x = [0] * 10 ** 9", "memory", "MemoryError"),
+        ("while True: print('x' * 10 ** 6)", "error", "it printed more than"),
+        ("import os\nos.write(1, b'\\xff')", "wrong", "UTF-8"),
+        ("import ctypes\nctypes.string_at(0)", "error", ""),
+        ("print(6)\nimport os, time\nos.close(1)\ntime.sleep(60)", "error", "went on"),
+    ],
+)  # fmt: skip
+def test_a_script_is_run_as_a_judge_runs_it(sandbox: Sandbox, code: str, status: str, word: str) -> None:
+    verdict = sandbox.score(ECHO, code)
+    assert (verdict.status, word in verdict.detail) == (status, True), verdict
+
+
+def test_a_script_finds_nothing_of_the_run_before(sandbox: Sandbox) -> None:
+    code = "import os\nprint(len(os.listdir('.')))\nopen('x', 'w')"
+    assert sandbox.score(script(("", "0"), ("", "0")), code).passed
+
+
+def test_a_large_input_arrives_whole_and_a_larger_one_is_the_problems_fault(sandbox: Sandbox) -> None:
+    text = "7 " * (1 << 20)
+    assert sandbox.score(script((text, str(len(text)))), "print(len(input()))").passed
+    with pytest.raises(BrokenTests, match="16 MiB"):
+        sandbox.score(script(("7" * (17 << 20), "")), "print()")
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "same"),
+    [("1 2\n3\n", "1 2\n3", True), ("1  2", "1 2", True), ("a  b", "a b", False), ("1.0 2.50", "1 2.5", True),
+     ("1\n2", "1\n2\n3", False), ("1\n2\n3", "1\n2", False), ("  x \r\ny", "x\ny", True), ("nan", "NaN", False),
+     ("1e1000000", "2e1000000", False), ("", "", True), ("sNaN", "1", False), ("0.1", "0.10000001", False)],
+)  # fmt: skip
+def test_output_is_compared_line_by_line_and_numbers_by_value(printed: str, expected: str, same: bool) -> None:
+    assert same_output(printed, expected) is same
+
+
+QUEUE = suite(
+    "operations",
+    [
+        {"operations": ["Queue", "push", "push", "all", "pop", "all"], "args": [[2], [1], [2], [], [], []],
+         "expected": [None, None, None, [1, 2], 1, [2]]},
+        {"operations": ["Queue", "all"], "args": [[0], []], "expected": [None, []]},
+    ],
+    "json",
+)  # fmt: skip
+RIGHT = """
+class Queue:
+    def __init__(self, size): self.items = []
+    def push(self, x): self.items.append(x)
+    def pop(self): return self.items.pop(0)
+    def all(self): return self.items
+"""
+
+
+def test_operations_are_played_on_one_object_and_results_are_kept_as_they_were(sandbox: Sandbox) -> None:
+    assert sandbox.score(QUEUE, RIGHT).passed
+    assert sandbox.score(QUEUE, RIGHT.replace("return self.items\n", "return tuple(self.items)\n")).passed
+    wrong = sandbox.score(QUEUE, RIGHT.replace("pop(0)", "pop()"))
+    assert (wrong.status, wrong.tests_passed) == ("wrong", 0)
+    assert "[None, None, None, [1, 2], 2, [1]]" in wrong.detail
+    assert sandbox.score(QUEUE, RIGHT.replace("def pop", "def take")).detail.endswith("no attribute 'pop'")
+    assert sandbox.score(QUEUE, "class Stack: pass").status == "error"
+    shared = RIGHT.replace("self.items = []", "pass").replace("size):", "size, items=[]): self.items = items;")
+    assert sandbox.score(QUEUE, shared).tests_passed == 1
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected", "passes"),
+    [("(1, (2, 3))", [1, [2, 3]], True), ("[[1], (2,)]", [[1], [2]], True), ("{'a': (1,)}", {"a": [1]}, True),
+     ("True", True, True), ("1", 2, False), ("map(int, '12')", [1, 2], False), ("None", None, True)],
+)  # fmt: skip
+def test_json_comparison_takes_tuples_for_lists(
+    sandbox: Sandbox, returned: str, expected: object, passes: bool
+) -> None:
+    problem = suite("calls", [{"args": [], "expected": expected}], "json", entry_point="Solution().f")
+    assert sandbox.score(problem, f"class Solution:\n def f(self): return {returned}").passed is passes
+
+
+def test_keyword_arguments_and_nan_and_signed_zero(sandbox: Sandbox) -> None:
+    problem = suite("calls", [{"args": [], "kwargs": {"n": 2}, "expected": 4}], entry_point="f")
+    assert sandbox.score(problem, "def f(n): return n * 2").passed
+    assert sandbox.score(calls(([], 0.0)), "def f(): return -0.0").passed
+    assert not sandbox.score(calls(([], float("nan"))), "def f(): return float('nan')").passed
+
+
+@pytest.mark.parametrize("source", ["{}", "[]", "[1]", '[{"args": []}]', "x", '[{"input": 1, "output": ""}]'])
+@pytest.mark.parametrize("kind", ["calls", "stdin", "operations"])
+def test_tests_in_no_known_form_are_the_problems_fault(sandbox: Sandbox, kind: TestKind, source: str) -> None:
+    with pytest.raises(BrokenTests, match=f"problem p are not a JSON list of tests of kind {kind}"):
+        sandbox.score(Problem("p", "", "f", TestSuite(kind, source)), "def f(): pass")
+
+
+@pytest.fixture(scope="module")
+def graded() -> Iterator[Sandbox]:
+    with Sandbox(ScorerConfig(cpu_seconds_per_test=0.5, all_tests=True), evidence=False) as sandbox:
+        yield sandbox
+
+
+FIVE = calls(*(([n], n) for n in range(5)))
+
+
+@pytest.mark.parametrize(
+    ("code", "passed", "status", "failed"),
+    [
+        ("def f(n): return n", 5, "passed", None),
+        ("def f(n): return n if n % 2 else -1", 2, "wrong", 1),
+        ("def f(n): return n if n != 2 else 1 / 0", 4, "error", 3),
+        ("def f(n):\n while n == 1: pass\n return n", 4, "timeout", 2),
+        ("import os\ndef f(n): return n if n not in (0, 3) else os._exit(1)", 3, "error", 1),
+        ("def f(n): return n if n != 4 else [0] * 10 ** 9", 4, "memory", 5),
+        ("def f(n) return n", 0, "error", 0),
+        ("1 / 0", 0, "error", 0),
+    ],
+)
+def test_with_all_tests_those_behind_a_failure_count_too(
+    graded: Sandbox, code: str, passed: int, status: str, failed: int | None
+) -> None:
+    verdict = graded.score(FIVE, code)
+    assert (verdict.tests_passed, verdict.tests_total, verdict.status) == (passed, 5, status), verdict
+    assert (None if verdict.failure is None else verdict.failure.test) == failed
+
+
+def test_with_all_tests_a_check_and_a_script_go_on_too(graded: Sandbox) -> None:
+    lines = "".join(f" assert abs(candidate({n}) - {n}) < 1e-6\n" for n in range(4))
+    problem = check(f"def check(candidate):\n{lines}")
+    for code, passed in (("n", 4), ("n if n != 1 else 9", 3), ("n if n != 1 else 1 / 0", 3),
+                         ("n if n != 1 else __import__('os')._exit(0)", 3), ("n if n < 2 else None", 2)):  # fmt: skip
+        verdict = graded.score(problem, f"def f(n): return {code}")
+        assert (verdict.tests_passed, verdict.tests_total, verdict.passed) == (passed, 4, passed == 4), verdict
+    verdict = graded.score(script(("1", "1"), ("2", "2"), ("3", "3")), "n = input()\nprint(n if n != '2' else 9)")
+    assert (verdict.tests_passed, verdict.tests_total) == (2, 3)
+
+
+def test_a_check_counts_the_assertions_that_held(sandbox: Sandbox) -> None:
+    source = "def check(candidate):\n for n in range(4):\n  assert abs(candidate(n) - n) < 1\n assert candidate(9) != 9"
+    verdict = sandbox.score(check(source), "def f(n): return n")
+    assert (verdict.status, verdict.tests_passed, verdict.tests_total) == ("wrong", 4, 5)
+    assert verdict.failure is not None
+    assert (verdict.failure.test, verdict.failure.input, verdict.failure.got) == (5, "f(9)", "9")
+
+
+HUMANEVAL = """
+
+METADATA = {'author': 'x', 'dataset': 'test'}
+
+
+def check(candidate):
+    assert candidate([1.0, 2.0], 0.5) == False
+    assert candidate(numbers=[1.0, 1.2], threshold=0.3) == True, "close"
+    assert True, "prints if this fails"
+"""
+
+
+def test_a_humaneval_check_is_read(sandbox: Sandbox) -> None:
+    right = "def f(numbers, threshold): return abs(numbers[0] - numbers[1]) < threshold"
+    problem = check(HUMANEVAL)
+    assert sandbox.score(problem, right).tests_total == 2
+    assert sandbox.score(problem, right).passed
+    assert sandbox.score(problem, right.replace("<", ">")).status == "wrong"
+
+
+BUSY = "import time\ndef f(n):\n end = time.process_time() + n / 10\n while time.process_time() < end: pass\n return n"
+
+
+def test_the_reference_time_is_that_of_the_slowest_test_of_the_solution(sandbox: Sandbox) -> None:
+    problem = calls(([1], 1), ([3], 3), ([0], 0))
+    seconds = sandbox.reference_seconds(replace(problem, solution=BUSY))
+    assert seconds is not None
+    assert 0.28 < seconds < 0.9
+    assert sandbox.reference_seconds(problem) is None
+    assert sandbox.reference_seconds(replace(problem, solution="def f(n): return 7")) is None
+    checked = check("def check(candidate):\n assert abs(candidate(2) - 2) < 1\n", entry_point="f")
+    measured = sandbox.reference_seconds(replace(checked, solution=BUSY))
+    assert measured is not None
+    assert 0.18 < measured < 0.9
+    printed = replace(script(("", "")), solution="import time\nwhile time.process_time() < 0.2: pass")
+    assert (sandbox.reference_seconds(printed) or 0) > 0.18
+
+
+def test_a_limit_is_ten_times_the_reference_between_a_second_and_the_cap() -> None:
+    problem = calls(([16], 16))
+    with Sandbox(ScorerConfig(cpu_seconds_per_test=3.0), evidence=False) as sandbox:
+        for reference, status in ((None, "passed"), (0.001, "timeout"), (0.19, "passed"), (5.0, "passed")):
+            verdict = sandbox.score(replace(problem, reference_seconds=reference), BUSY)
+            assert verdict.status == status, (reference, verdict)
+            assert verdict.repeatable == (status == "passed")

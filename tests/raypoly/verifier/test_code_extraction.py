@@ -1,0 +1,220 @@
+import json
+
+import pytest
+
+from raypoly.core.values import Problem, TestSuite
+from raypoly.verifier.code_extraction import extract_code
+
+TESTS = TestSuite("calls", "[]")
+SOLUTION = Problem("p", "", "Solution().twoSum", TESTS)
+FUNCTION = Problem("p", "", "add", TESTS)
+STDIN = Problem("p", "", "", TestSuite("stdin", "[]"))
+OPERATIONS = Problem(
+    "p", "", "", TestSuite("operations", json.dumps([{"operations": ["LRUCache", "put"], "args": [[2], [1, 1]]}]))
+)
+CLASS = "class Solution:\n    def twoSum(self): return 1\n"
+OTHER = "class Solution: pass\n"
+ADD = "def add(a, b):\n    return a + b\n"
+ECHO = "n = int(input())\nprint(n)\n"
+NODE = "class Node:\n    pass\n"
+USER = "class Solution:\n    def twoSum(self): return Node()\n"
+DOCUMENTED = '''class Solution:
+    def twoSum(self):
+        """Like this:
+
+        ```
+        Solution().twoSum()
+        ```
+        """
+        return 1
+'''
+MODULE = f'"""\n```python\nf(1)\n```\n"""\n{CLASS}'
+
+
+def indented(code: str, margin: str) -> str:
+    return "".join(margin + line if line.strip() else line for line in code.splitlines(keepends=True))
+
+
+@pytest.mark.parametrize(
+    ("response", "code"),
+    [
+        (f"Here:\n```python\n{CLASS}```\nDone.", CLASS),
+        (f"```py\n{CLASS}```", CLASS),
+        (f"```\n{CLASS}```", CLASS),
+        (f"```Python3\n{CLASS}```", CLASS),
+        (f"~~~python\n{CLASS}~~~", CLASS),
+        (f"~~~\n{CLASS}~~~\nIt uses `x`.", CLASS),
+        (f"  ```python\n{CLASS}  ```", CLASS),
+        (f"```python\n{OTHER}```\nBetter:\n```python\n{CLASS}```", CLASS),
+        (f"```python\n{CLASS}```\nUse it:\n```python\nprint(Solution().twoSum())\n```", CLASS),
+        (f"```python\n{CLASS}```\nTests:\n```python\ndef test_it():\n    assert Solution().twoSum()\n```", CLASS),
+        (f"```python\n{CLASS}```\nOutput:\n```text\n1\n```", CLASS),
+        (f"```python\n{CLASS}```\nOutput:\n```\n1\n```", CLASS),
+        (f"```bash\npip install x\n```\n```python\n{CLASS}```", CLASS),
+        (f"```python\n{CLASS}```\nIn Java:\n```java\nclass Solution {{ }}\n```", CLASS),
+        (f"It was cut off:\n```python\n{CLASS}", CLASS),
+        (f"```python\n{OTHER}```\nAgain, cut off:\n```python\n{CLASS}", CLASS),
+        (f"Never closed:\n```python\n{OTHER}\nBetter:\n```python\n{CLASS}```", CLASS),
+        ("```python\n", None),
+        ("```", None),
+    ],
+)
+def test_the_last_fenced_block_that_defines_what_is_called_is_the_program(response: str, code: str | None) -> None:
+    assert extract_code(SOLUTION, response) == code
+
+
+@pytest.mark.parametrize(
+    ("response", "code"),
+    [
+        (f'```python title="solution.py"\n{CLASS}```', CLASS),
+        (f"```{{.python .numberLines}}\n{CLASS}```", CLASS),
+        (f"```python:solution.py\n{CLASS}```", CLASS),
+        (f'```title="x"\n{CLASS}```', CLASS),
+        (f"```python {CLASS}```", CLASS),
+        (f"```{CLASS}```", CLASS),
+        (f"Here it is: ```python\n{CLASS}```", CLASS),
+        (f"```python\n{CLASS.rstrip()}```", CLASS),
+        (f"````python\n{CLASS}````", CLASS),
+        ('````python\nclass Solution:\n    "```"\n````', 'class Solution:\n    "```"\n'),
+        (f"1. First:\n\n   ```python\n{indented(CLASS, '   ')}   ```\n2. Done", CLASS),
+        (f"- ```python\n{indented(CLASS, '  ')}  ```", CLASS),
+        (f"10. ```python\n{indented(CLASS, '    ')}    ```", CLASS),
+        (f"\t```python\n{indented(CLASS, chr(9))}\t```", CLASS),
+        (f"> ```python\n{indented(CLASS, '> ')}> ```\nSo it is.", CLASS),
+        (f"> > ```python\n{indented(CLASS, '>> ')}> > ```", CLASS),
+        (f"> ```python\n{indented(CLASS, '> ')}The quote ended.", CLASS),
+        (f"```python\n{DOCUMENTED}```\nIt has `O(1)` cost.", DOCUMENTED),
+        (f"```python\n{MODULE}```\nDone.", MODULE),
+        (f'```python\n{CLASS}# a stray """\n```\nDone.\n', f'{CLASS}# a stray """\n'),
+        (f"```python\n{CLASS}```\n".replace("\n", "\r\n"), CLASS),
+        (f"\ufeff```python\n\ufeff{CLASS}```", CLASS),
+        (f"```python\nclass Node: pass\n\n{CLASS}```", f"class Node: pass\n\n{CLASS}"),
+        (f"```markdown\nSee:\n```python\n{CLASS}```\n```\nThat is all.", CLASS),
+    ],
+)
+def test_fences_are_read_however_they_are_written(response: str, code: str) -> None:
+    assert extract_code(SOLUTION, response) == code
+
+
+@pytest.mark.parametrize(
+    ("response", "code"),
+    [
+        (CLASS, CLASS),
+        (f"\ufeff{CLASS}", CLASS),
+        (f"Sure, this works:\n\n{CLASS}", CLASS),
+        (f"Sure, this works:\n\n{CLASS}\nIt takes linear time.\n", CLASS),
+        (f"from typing import *\n\n{CLASS}", f"from typing import *\n\n{CLASS}"),
+        (f"MOD = 10**9 + 7\n\n{CLASS}", f"MOD = 10**9 + 7\n\n{CLASS}"),
+        (f"@cache\n{ADD}\n{CLASS}", f"@cache\n{ADD}\n{CLASS}"),
+        (f"[PYTHON]\n{CLASS}[/PYTHON]", CLASS),
+        (f"[PYTHON]\n{CLASS}", CLASS),
+        (f"[PYTHON]\n```python\n{CLASS}```\n[/PYTHON]", CLASS),
+        (f"It is\n<code>{CLASS}</code>\nas asked.", CLASS),
+        (f"Use a <code>dict</code>:\n\n{CLASS}", CLASS),
+    ],
+)
+def test_bare_code_is_found_in_elements_and_between_prose(response: str, code: str) -> None:
+    found = extract_code(SOLUTION, response)
+    assert found is not None
+    assert found.rstrip("\n") == code.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("response", "code"),
+    [
+        (f"<think>```python\n{OTHER}```</think>\n```python\n{CLASS}```", CLASS),
+        (f"```python\n{OTHER}```\nwas a thought.</think>\n```python\n{CLASS}```", CLASS),
+        (f"<think>\nMaybe\n```python\n{CLASS}```\nor", None),
+        (f"```python\n{CLASS}```\n<think>Or rather\n```python\n{OTHER}```", CLASS),
+        (f"<thinking>\n{OTHER}</thinking>\n{CLASS}", CLASS),
+        (f"<think>a</think><think>\n{OTHER}</think>\n{CLASS}", CLASS),
+    ],
+)
+def test_reasoning_is_no_answer_even_where_it_was_cut_off(response: str, code: str | None) -> None:
+    assert extract_code(SOLUTION, response) == code
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "I can't solve this.",
+        "",
+        " \n\n",
+        "```\n```",
+        "```json\n{}\n```",
+        '```\n{"a": [1, 2]}\n```',
+        "```bash\npython solution.py\n```",
+        "```sh\nX=1\n```\nand\n```console\n$ ls\n```",
+        "```\nFirst sort the array, then return the pair (see above).\n```",
+        "```python\n>>> Solution().twoSum()\n1\n```",
+        "```pycon\n>>> 1\n1\n```",
+        ">>> Solution().twoSum()\n1\n",
+        "For each element: check whether the rest is there. Return (i, j).",
+        "The answer = 5",
+        "Define class Solution: and import what you need.",
+        f"```json\n{{}}\n```\n{CLASS}",
+    ],
+)
+def test_where_there_is_no_program_none_is_made_up(response: str) -> None:
+    assert extract_code(SOLUTION, response) is None
+
+
+@pytest.mark.parametrize(
+    ("response", "code"),
+    [
+        (f"```python\n{NODE}```\nThen:\n```python\n{USER}```", f"{NODE}\n{USER}"),
+        (f"```python\nimport math\n```\n```python\n{NODE}```\n```python\n{USER}```", f"{NODE}\n{USER}"),
+        (f"```python\nfrom m import Node\n```\n```python\n{USER}```", f"from m import Node\n\n{USER}"),
+        (f"```python\n{NODE}```\n```python\n{NODE}{USER}```", f"{NODE}{USER}"),
+        (f"```python\n{NODE}print(Node())\n```\n```python\n{USER}```", USER),
+        (f"```python\n{NODE}{OTHER}```\n```python\n{USER}```", USER),
+        (f"```python\nclass Base: pass\n```\n```python\nclass Node(Base): pass\n```\n```python\n{USER}```",
+         f"class Base: pass\n\nclass Node(Base): pass\n\n{USER}"),
+    ],
+)  # fmt: skip
+def test_helpers_in_earlier_blocks_come_along_where_they_are_needed(response: str, code: str) -> None:
+    assert extract_code(SOLUTION, response) == code
+
+
+@pytest.mark.parametrize(
+    ("problem", "response", "code"),
+    [
+        (FUNCTION, f"```python\n{ADD}```\n```python\nprint(add(1, 2))\n```", ADD),
+        (FUNCTION, "```\nadd = lambda a, b: a + b\n```\n```python\nadd(1, 2)\n```", "add = lambda a, b: a + b\n"),
+        (FUNCTION, f"Here:\n{ADD}", ADD),
+        (STDIN, f"```python\n{ECHO}```\nInput:\n```\n3\n```\n", ECHO),
+        (STDIN, f"```\n{ECHO}```", ECHO),
+        (STDIN, f"```python\n{ADD}```\n```python\n{ECHO}```", ECHO),
+        (STDIN, f"Read it and print it:\n\n{ECHO}\nThat prints it.", f"{ECHO}\n"),
+        (STDIN, "```\n3\n1 2 3\n```", None),
+        (OPERATIONS, "```python\nclass LRUCache:\n    pass\n```\n```python\nc = LRUCache(2)\n```",
+         "class LRUCache:\n    pass\n"),
+    ],
+)  # fmt: skip
+def test_the_program_is_chosen_by_what_the_tests_call(problem: Problem, response: str, code: str | None) -> None:
+    found = extract_code(problem, response)
+    assert (found and found.rstrip("\n")) == (code and code.rstrip("\n"))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "```\n", "```python\n", "~~~\n```\n", "```python\n'''\n```\n", '"""\n', "> ", "> ```python\n", " ", "\t", "`",
+        "~", "``` ", "```python ", "<code>", "[PYTHON]</code>", "</think>", "<think>", "a.", "a,", "x[", "x: ", "\n",
+        "(", "import a, ", "from ", "class ", "def f(", "1. ", "- ", " \n", "@a\n", "=", "#", "a", "if:", "lambda ",
+        ">", "\r", "```python\nclass A{}:\n```\n", "```python\nimport a{}\nb{}()\n```\n",
+    ],
+)  # fmt: skip
+def test_a_megabyte_made_to_be_slow_is_read_to_its_end(part: str) -> None:
+    """Quadratic time would be hours."""
+    text = "".join(part.replace("{}", str(number)) for number in range((1 << 20) // len(part)))
+    last = f"\n</think>\n```python\n{CLASS}```"
+    assert extract_code(SOLUTION, text + last) == CLASS
+    extract_code(SOLUTION, text)
+    extract_code(SOLUTION, f"```python\n{text}")
+
+
+def test_a_completion_continues_its_prefix() -> None:
+    problem = Problem("p", "", "f", TESTS, answer="completion", prefix="def f(n):\n")
+    assert extract_code(problem, " return n") == "def f(n):\n return n"
+    assert extract_code(problem, " \n") is None

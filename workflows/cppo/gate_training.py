@@ -1,0 +1,92 @@
+"""Trains a gate's model on labelled plans, and makes it a gate if it is good enough on plans of other problems.
+
+    train_gate(config, recall=0.95, tau=None, held_out=None)      # writes gate.json into the model of the run's folder
+
+The training is a supervised run (`objective.name=supervised`), on labelled plans of puzzles (`program.name=
+labelled_plans`), measured on those of validation problems; or on rows of a file (`program.name=given`), measured on
+those of the file `held_out`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from raypoly import data as problems
+from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
+from raypoly.recipes.cppo.gates.gate_acceptance import seal_gate
+from raypoly.recipes.cppo.gates.gate_folder import FILE, read_gate
+from raypoly.recipes.cppo.gates.gate_question import COMPLETION_TEMPLATE, TEMPLATE
+from raypoly.recipes.cppo.gates.gate_rows import LabelledPlan, read_rows
+from raypoly.recipes.cppo.labelled_plans import LabelledPlans
+from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts.scaffolds.given import Given
+from raypoly.run.run_files import is_finished
+from raypoly.run.run_identity import resolve_run
+from workflows import train
+
+
+@dataclass(frozen=True)
+class _Material:
+    """What a gate is trained and measured on."""
+
+    held_out: Sequence[LabelledPlan]
+    methods: int
+    template: str
+    rows: str
+    """SHA-256 of the rows that it is trained on."""
+
+
+def train_gate(config: Config, recall: float, tau: float | None, held_out: str | None = None) -> None:
+    """Train, or go on, and seal. A gate that is sealed is left as it is; one that gets more steps is sealed again.
+
+    Raises `UsageError` for a program that gives no labelled plans, or if the gate was sealed with another threshold,
+    `RaypolyError` as `seal_gate`.
+    """
+    material = _of_puzzles(config) if held_out is None else _of_rows(config, Path(held_out).expanduser())
+    before = resolve_run(config)
+    model = before.path / "model"
+    if not is_finished(before):  # its weights are about to change
+        (model / FILE).unlink(missing_ok=True)
+    train.run(config)
+    if not is_finished(resolve_run(config)):
+        return
+    if (model / FILE).exists():
+        read_gate(model).check_thresholds(model, recall, tau)
+        return
+    plans = material.held_out
+    found = seal_gate(model, plans, material.methods, material.rows, template=material.template, recall=recall, tau=tau)
+    print(
+        f"gate: {model / FILE} (on {len(plans)} plans of {len({it.problem.id for it in plans})} other problems: AUC "
+        f"{found.auc:.3f}, balanced accuracy {found.balanced_accuracy:.3f}, precision {found.precision:.3f}, recall "
+        f"{found.recall:.3f} at tau {found.tau:.3g})"
+    )
+
+
+def _of_puzzles(config: Config) -> _Material:
+    program, rollouts = programs.of_run(config), config.train.rollouts
+    if not isinstance(program, LabelledPlans):
+        raise UsageError(
+            "A gate is trained on labelled plans: set program.name=labelled_plans, or program.name=given with held_out."
+        )
+    splits = problems.build_problem_set(config.problems).splits
+    rows = [[ask.prompt, ask.text] for it in splits["train"] for ask in program.ask(it, (), rollouts)]
+    held_out = [plan for it in splits["validation"] for plan in program.labelled(it, rollouts)]
+    digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    return _Material(held_out, program.config.methods, COMPLETION_TEMPLATE, digest)
+
+
+def _of_rows(config: Config, held_out: Path) -> _Material:
+    program = programs.of_run(config)
+    if not isinstance(program, Given):
+        raise UsageError("held_out measures a gate that is trained on rows: set program.name=given and program.rows.")
+    plans, file = read_rows(held_out), Path(program.config.rows).expanduser()
+    trained = {it.problem.id for it in read_rows(file)}
+    if both := sorted({it.problem.id for it in plans} & trained):
+        raise UsageError(f"{both[0]} is in {file} and in {held_out}: a gate is measured on problems of its own.")
+    methods = max(len(it.plan.splitlines()) for it in plans)
+    return _Material(plans, methods, TEMPLATE, hashlib.sha256(file.read_bytes()).hexdigest())
