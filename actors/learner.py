@@ -22,7 +22,7 @@ from raypoly.core.values import Float32, Int32
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.planning.placement import engine_number
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.engines.transfer import Parcel, Sender, build_sender
 from raypoly.run.store.shards import Shard, ShardReader, ShardWriter
 
@@ -93,7 +93,7 @@ class LearnerActor(Watched):
             ranks = ShardedRanks(place.rank, place.size, place.host, place.port, device())
         self._ranks = ranks
         # what nobody sampled is learned as the model itself gives it
-        temperature = config.generator.temperature if programs.of_run(config).samples else 1.0
+        temperature = config.generator.temperature if scaffolds.of_run(config).samples else 1.0
         self._learner = PolicyLearner(
             self._model.here(), config.train, of_run(config), temperature, config.model, ranks
         )

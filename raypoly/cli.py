@@ -1,7 +1,7 @@
 """The command `raypoly` and its exit codes.
 
     raypoly train [--config PATH] [--dry-run [--gpu h200] [--verbose] | --rehearse] [section.key=value ...]
-    raypoly evaluate --run RUN [--split test] [--samples N] [--program NAME ... program.key=value]
+    raypoly evaluate --run RUN [--split test] [--samples N] [--scaffold NAME ... scaffold.key=value]
     raypoly evaluate --model MODEL --problems FILE [--samples N] [--config PATH] [section.key=value ...]
     raypoly evaluate --endpoint URL --name MODEL --problems FILE [--samples N] [section.key=value ...]
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]

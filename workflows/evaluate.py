@@ -18,7 +18,7 @@ from rich.console import Console
 
 from raypoly.analysis.evaluation.evaluation_results import evaluation_results, sample_table
 from raypoly.analysis.evaluation.judged_groups import joined_labels, judged_at_once, judged_groups
-from raypoly.analysis.evaluation.program_results import Encode, majority_results, program_results
+from raypoly.analysis.evaluation.scaffold_results import Encode, majority_results, scaffold_results
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.analysis.metrics.sentence_encoder import SentenceEncoder
 from raypoly.analysis.reports.run_table import shown_ks
@@ -30,8 +30,8 @@ from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Split
 from raypoly.core.version import __version__
 from raypoly.data.public_tests import set_apart
 from raypoly.data.without_tests import with_tests
-from raypoly.rollouts.scaffolds import Program
-from raypoly.rollouts.scaffolds.run_programs import of_evaluations
+from raypoly.rollouts.scaffolds import Scaffold
+from raypoly.rollouts.scaffolds.run_scaffolds import of_evaluations
 from raypoly.run.run_identity import resolve_run
 from raypoly.run.store.checked_parquet import encode_table
 from raypoly.run.store.sealed_json import seal
@@ -39,8 +39,8 @@ from raypoly.strategies.judge.judge_usage import usage_to_json
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.example_outputs import signatures
-from workflows.step.program_rounds import ProgramRounds
 from workflows.step.public_verdicts import public_verdicts
+from workflows.step.scaffold_rounds import ScaffoldRounds
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Stopwatch
 
@@ -81,27 +81,27 @@ class Evaluator:
 
 
 async def measure(
-    opened: OpenRun, step: int, split: Split, samples: int, asked: Mapping[str, Program] | None = None
+    opened: OpenRun, step: int, split: Split, samples: int, asked: Mapping[str, Scaffold] | None = None
 ) -> tuple[dict[str, Any], pa.Table]:
-    """An evaluation's results (JSON values), and its table of one row a sample. `asked`: programs by name, the first
+    """An evaluation's results (JSON values), and its table of one row a sample. `asked`: scaffolds by name, the first
     one is the evaluation's own; default: the config's."""
     config, observers = opened.config, opened.observers
     chosen = asked or of_evaluations(config)
-    shown = max(program.shown_tests for program in chosen.values())
+    shown = max(scaffold.shown_tests for scaffold in chosen.values())
     problems = with_tests([set_apart(it, shown) if shown else it for it in opened.problems.splits[split]])
     if not problems:
         raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
-    many = f", {len(chosen)} programs" if len(chosen) > 1 else ""
+    many = f", {len(chosen)} scaffolds" if len(chosen) > 1 else ""
     observers.progress.note(f"Measuring step {step} on {split}: {len(problems)} problems x {samples} samples{many} ...")
     started = time.monotonic()
     weights = await opened.services.learner.digest()
     usage, measured, tables = observers.judge_usage, [], []
-    for name, program in chosen.items():
-        results, table, sound = await _measured(opened, step, split, samples, problems, program)
+    for name, scaffold in chosen.items():
+        results, table, sound = await _measured(opened, step, split, samples, problems, scaffold)
         if list(chosen) != ["direct"]:
             encode = None if name == "direct" else _encoder(opened)
             results |= await asyncio.to_thread(
-                program_results, sound, name, program, samples, config.evaluate.select, encode
+                scaffold_results, sound, name, scaffold, samples, config.evaluate.select, encode
             )
         measured.append(results)
         tables.append(table)
@@ -115,7 +115,7 @@ async def measure(
         "weights": weights,
         "raypoly": __version__,
         **first,
-        **({"programs": others} if others else {}),
+        **({"scaffolds": others} if others else {}),
         **({"shown_tests": shown} if shown else {}),
         "seconds": round(time.monotonic() - started, 3),
         "pauses": observers.judge_pause.take_pauses(),
@@ -125,12 +125,12 @@ async def measure(
 
 
 async def _measured(
-    opened: OpenRun, step: int, split: Split, samples: int, problems: Sequence[Problem], program: Program
+    opened: OpenRun, step: int, split: Split, samples: int, problems: Sequence[Problem], scaffold: Scaffold
 ) -> tuple[dict[str, Any], pa.Table, Sequence[Group]]:
-    """The results of one program, its table, and the groups that count. Raises `TooManySetAside` where no problem's
+    """The results of one scaffold, its table, and the groups that count. Raises `TooManySetAside` where no problem's
     tests can be run."""
     watch = Stopwatch(lambda stage, groups: opened.observers.progress.stage(stage, groups, len(problems)))
-    rounds = _rounds(opened, program, split, samples)
+    rounds = _rounds(opened, scaffold, split, samples)
     async with asyncio.TaskGroup() as tasks:
         flows: dict[int, asyncio.Task[Group]] = {}
         async for solved in rounds.run(dict(enumerate(problems)), {}, ()):
@@ -172,18 +172,18 @@ def _sentence_encoder() -> SentenceEncoder | str:
 
 
 def _joined(names: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:
-    """The samples of all programs; of several ones with the column `program`."""
+    """The samples of all scaffolds; of several ones with the column `scaffold`."""
     if len(tables) == 1:
         return tables[0]
     named = [
-        table.append_column("program", pa.array([name] * table.num_rows, pa.string()))
+        table.append_column("scaffold", pa.array([name] * table.num_rows, pa.string()))
         for name, table in zip(names, tables, strict=True)
     ]
     return pa.concat_tables(named)
 
 
-def _rounds(opened: OpenRun, program: Program, split: Split, samples: int) -> ProgramRounds:
-    """What asks a program for an evaluation's samples; seeds depend on nothing but the problem and the place."""
+def _rounds(opened: OpenRun, scaffold: Scaffold, split: Split, samples: int) -> ScaffoldRounds:
+    """What asks a scaffold for an evaluation's samples; seeds depend on nothing but the problem and the place."""
     config, services = opened.config, opened.services
 
     def seed(_: int, problem: Problem, place: tuple[int | str, ...]) -> int:
@@ -195,7 +195,7 @@ def _rounds(opened: OpenRun, program: Program, split: Split, samples: int) -> Pr
     greedy = _is_greedy(config, split)
     score = partial(public_verdicts, services)
     version = services.learner.version
-    return ProgramRounds(program, services.generator, config, samples, version, seed, score, keep, greedy)
+    return ScaffoldRounds(scaffold, services.generator, config, samples, version, seed, score, keep, greedy)
 
 
 def _is_greedy(config: Config, split: str) -> bool:
@@ -213,11 +213,11 @@ async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: S
         return group
     parts = judged_groups(group, judged_at_once(opened.config))
     judged = [await opened.stages.compute(part, problem, opened.stages["judge"], watch) for part in parts]
-    return group.with_parts(judge=joined_labels([part.labels for part in judged]) or UNKNOWN)
+    return group.with_findings(judge=joined_labels([part.labels for part in judged]) or UNKNOWN)
 
 
 def evaluate_run(
-    place: str, config: Config, split: str, samples: int | None, asked: Mapping[str, Program] | None = None
+    place: str, config: Config, split: str, samples: int | None, asked: Mapping[str, Scaffold] | None = None
 ) -> None:
     """Measure a run's newest weights once more, into `evaluations/` of the run; training may not be going on.
     `samples`: None for those of the run's own evaluations. `asked`: as `measure`."""
@@ -230,8 +230,8 @@ def evaluate_run(
             f"The run has evaluate.validation_greedy=true, which gives the same response {count} times: ask for "
             "--samples 1, or for another --split."
         )
-    for program in (asked or {}).values():
-        program.check(count)
+    for scaffold in (asked or {}).values():
+        scaffold.check(count)
     chosen = config.model_copy(update={"run": config.run.model_copy(update={"dir": place, "fresh": False})})
 
     shutdown, tables = Shutdown(config.run.grace_seconds), list[ReportTable]()
@@ -256,13 +256,13 @@ def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> lis
     from raypoly.analysis.evaluation.evaluation_tables import (
         evaluation_tables,  # brings scipy, which a training needs not
     )
-    from raypoly.analysis.evaluation.program_tables import program_tables
+    from raypoly.analysis.evaluation.scaffold_tables import scaffold_tables
 
     counts = ProblemCounts.of(table, payload.get("block", 1))
     assert counts is not None, "a sample table has verdicts"
     metadata = _metadata(opened.problems.splits[payload["split"]])
     tables = evaluation_tables(payload, counts, metadata, f"step {payload['step']}, {payload['split']}")
-    return [*tables, *program_tables(payload, table)]
+    return [*tables, *scaffold_tables(payload, table)]
 
 
 def _metadata(problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:

@@ -222,12 +222,12 @@ class ModelEvaluation:
         """The group's samples that are asked for: a round may hold more."""
         samples = self._config.sampling.samples
         verdicts = (group.verdicts or ())[:samples]
-        return replace(group, rollouts=group.rollouts[:samples], parts={"score": verdicts})
+        return replace(group, rollouts=group.rollouts[:samples], findings={"score": verdicts})
 
 
 def _joined(one: Group, other: Group) -> Group:
     verdicts = (*(one.verdicts or ()), *(other.verdicts or ()))
-    return replace(one, rollouts=(*one.rollouts, *other.rollouts), parts={"score": verdicts})
+    return replace(one, rollouts=(*one.rollouts, *other.rollouts), findings={"score": verdicts})
 
 
 def _set_aside(group: Group) -> str | None:

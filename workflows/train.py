@@ -93,7 +93,7 @@ class Training:
 
         async with asyncio.TaskGroup() as tasks:
             commit = self.durability.commit
-            submission = RolloutSubmission(self.config, opened.program, self.services, commit, tasks, known, watch)
+            submission = RolloutSubmission(self.config, opened.scaffold, self.services, commit, tasks, known, watch)
             groups = step_groups(self.config.train, self.estimator, submission, problems, flow)
             update = tasks.create_task(self.learn(step, groups, watch))
         with watch.stage("sync"):

@@ -21,7 +21,7 @@ from raypoly.core.plugins import load_plugin
 from raypoly.core.tables import ReportTable
 from raypoly.data.preparing.prepare_config import PrepareConfig
 from raypoly.recipes.cppo import gates
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 
 HEAD = """# Which keys are there, and what do they do?
 
@@ -34,7 +34,7 @@ below. To print the config that a command comes to, without starting anything: `
 The keys that affect results name the run folder, so the same command finds its run again and goes on with it. Keys
 marked **r** affect no result: they may change when a run goes on. raypoly refuses any other difference.
 
-A part named in the config (`objective.name`, `loss.name`, `program.name`, `gate.name`, `judge.name`, `reward.name`,
+A part named in the config (`objective.name`, `loss.name`, `scaffold.name`, `gate.name`, `judge.name`, `reward.name`,
 `generator.engine`, `problems.source`) is one of the known ones, or your own as `package.module:Name`, with its folder
 on `PYTHONPATH`. `stages.own` names stages of your own in the same way.
 """
@@ -63,7 +63,7 @@ def configuration_page() -> str:
             *_sections(),
             *_parameters("objective", objectives.KNOWN),
             *_parameters("loss", losses.KNOWN),
-            *_parameters("program", programs.KNOWN),
+            *_parameters("scaffold", scaffolds.KNOWN),
             *_parameters("gate", gates.KNOWN),
             *_preparation(),
             *_evaluation(),

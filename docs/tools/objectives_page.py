@@ -68,7 +68,7 @@ def advantages(name: str, eight: Eight) -> Float64:
     """Advantages by the objective `name` with its default parameters, in a step of this group alone."""
     objective = build(name)
     objective.check(len(eight.rewards))
-    own = [i % objective.program_parameters().get("skills", 1) for i in range(len(eight.rewards))]
+    own = [i % objective.scaffold_parameters().get("skills", 1) for i in range(len(eight.rewards))]
     ids = {strategy: number for number, strategy in enumerate(dict.fromkeys(eight.strategies), 1)}
     values = objective.advantages(
         rewards=eight.rewards,
@@ -83,7 +83,7 @@ def advantages(name: str, eight: Eight) -> Float64:
         step=0,
         drafts=[_PLAN] * 2,
         draft_of=[0] * 4 + [1] * 4,
-        parts={"gate": {"p": np.ones(2), "accepted": np.ones(2, bool)}},
+        findings={"gate": {"p": np.ones(2), "accepted": np.ones(2, bool)}},
     )
     return objective.finish(Batch.of([values], [eight.tokens]))[0]
 

@@ -1,4 +1,4 @@
-"""The contract of a group stage: it adds one part to a group, between its rollouts and its advantages.
+"""The contract of a group stage: it adds one finding to a group, between its rollouts and its advantages.
 
     class Brevity(GroupStage):
         name = "brevity"
@@ -7,9 +7,9 @@
             return [1.0 / (1 + len(rollout.text)) for rollout in group.rollouts]
 
 `score`, `judge`, `prompt_logprobs` and `gate` are raypoly's stages (`workflows/step/stages`); `stages.own` adds yours.
-A stage's part is committed to the journal before anything uses it, and a committed part is never computed again. It
-reaches an objective as `group.parts[name]`, a reward function with a parameter `parts` as `parts[name]`, the rows of
-`metrics.jsonl` as `name/column`, and the rollout files as the columns `name/column`.
+A stage's finding is committed to the journal before anything uses it, and a committed finding is never computed again.
+It reaches an objective as `group.findings[name]`, a reward function with a parameter `findings` as `findings[name]`,
+the rows of `metrics.jsonl` as `name/column`, and the rollout files as the columns `name/column`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class GroupStage(ABC):
     """One stage of a run's groups. Subclasses write `name` and `run`."""
 
     name: ClassVar[str]
-    """The key of its part everywhere: a lower-case letter, then lower-case letters, digits and _, at most 60."""
+    """The key of its finding everywhere: a lower-case letter, then lower-case letters, digits and _, at most 60."""
     after: ClassVar[tuple[str, ...]] = ("score",)
-    """The stages that must run before it, such as those whose parts it reads."""
+    """The stages that must run before it, such as those whose findings it reads."""
     axis: ClassVar[Literal["rollout", "draft", "group"]] = "rollout"
-    """Whether a part has a value for each of the group's N rollouts or D drafts, or one for the group."""
-    turn: ClassVar[Literal["free", "learner"]] = "free"
+    """Whether a finding has a value for each of the group's N rollouts or D drafts, or one for the group."""
+    device: ClassVar[Literal["free", "learner"]] = "free"
     """`free`: groups run at the same time. `learner`: it needs the learner's device, under the sampler's weights.
     Then engines that share the device sleep, one group runs at a time, and before the step's first update."""
     columns: ClassVar[Mapping[str, pa.DataType]] = {"value": pa.float64()}
-    """The part's Arrow columns. `run` returns the values of a single column, or a mapping of several."""
+    """The finding's Arrow columns. `run` returns the values of a single column, or a mapping of several."""
     optional: ClassVar[frozenset[str]] = frozenset()
     """Columns of numbers of which some rows may have none: NaN there, null in files, left out of means."""
 
@@ -63,40 +63,41 @@ class GroupStage(ABC):
 
     @abstractmethod
     async def run(self, group: Group, problem: Problem, services: Any) -> Any:
-        """The part: N values (`axis` rollout), D values (`axis` draft) or one (`axis` group) for each column.
+        """The finding: N values (`axis` rollout), D values (`axis` draft) or one (`axis` group) for each column.
 
         `services` has the run's actors (`workflows.step.services.Services`): `scorers`, `judge`, `learner`,
         `generator`. Groups come in any order, several at a time, in one event loop: slow code belongs in a thread.
         Raise `Away` if a server is away: the run pauses and asks again. Raise `Unknown` if there is no result: it is
-        journalled, and the group has no gradient if the part is needed. Raise `Infra` if the group must be left out.
+        journalled, and the group has no gradient if the finding is needed. Raise `Infra` if the group must be left out.
         Any other error ends the run.
         """
 
     async def probe(self, group: Group, problem: Problem, services: Any) -> None:
-        """Return when the server is back; raise `Away` until then. Default: call `run` and drop its part."""
+        """Return when the server is back; raise `Away` until then. Default: call `run` and drop its finding."""
         await self.run(group, problem, services)
 
     def seen(self, group: Group, services: Any) -> None:  # noqa: B027  (most stages count nothing)
-        """Count a group with its new part, also after a restart, before the part is committed."""
+        """Count a group with its new finding, also after a restart, before the finding is committed."""
 
-    def measures(self, part: Any) -> Mapping[str, float]:
-        """Numbers of one group's part. A step's metrics have their means over its groups as `name/...`. Default: the
+    def measures(self, finding: Any) -> Mapping[str, float]:
+        """Numbers of one group's finding. A step's metrics have their means over its groups as `name/...`. Default: the
         mean of each numeric column."""
-        rows = self.encode(part, 1 if self.axis == "group" else _length(part))
+        rows = self.encode(finding, 1 if self.axis == "group" else _length(finding))
         numeric = [name for name, kind in self.columns.items() if not pa.types.is_string(kind)]
         known = {name: rows.column(name).drop_null().to_numpy(zero_copy_only=False) for name in numeric}
         return {name: float(np.mean(values)) for name, values in known.items() if values.size}
 
     def rows(self, group: Group) -> int:
-        """How many rows the stage's part of a group has: N, or D for `axis` draft and for a group without attempts."""
+        """How many rows the stage's finding of a group has: N, or D for `axis` draft and for a group without
+        attempts."""
         return len(group.drafts) if on_drafts(self, group) else group.size
 
-    def encode(self, part: Any, size: int) -> Any:
-        """The part of a group as a `pyarrow.RecordBatch` of `size` rows (`rows`).
+    def encode(self, finding: Any, size: int) -> Any:
+        """The finding of a group as a `pyarrow.RecordBatch` of `size` rows (`rows`).
 
         Raises `UsageError` if it does not have so many values, or a number is not finite.
         """
-        found = dict(part) if isinstance(part, Mapping) else {next(iter(self.columns)): part}
+        found = dict(finding) if isinstance(finding, Mapping) else {next(iter(self.columns)): finding}
         values = {name: [value] * size if self.axis == "group" else list(value) for name, value in found.items()}
         if values.keys() != self.columns.keys() or {len(column) for column in values.values()} != {size}:
             shape = {name: len(column) for name, column in values.items()}
@@ -104,7 +105,7 @@ class GroupStage(ABC):
         try:
             arrays = [pa.array(values[n], kind, from_pandas=n in self.optional) for n, kind in self.columns.items()]
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise UsageError(f"The stage {self.name} gave a part that does not fit its columns: {error}.") from error
+            raise UsageError(f"The stage {self.name} gave a finding that does not fit its columns: {error}.") from error
         for name, array in zip(self.columns, arrays, strict=True):
             missing, known = array.null_count and name not in self.optional, array.drop_null()
             if missing or (pa.types.is_floating(array.type) and not np.all(np.isfinite(known.to_numpy()))):
@@ -122,9 +123,9 @@ class GroupStage(ABC):
 
 
 def on_drafts(stage: GroupStage, group: Group) -> bool:
-    """Whether the rows of a stage's part are those of the group's drafts."""
+    """Whether the rows of a stage's finding are those of the group's drafts."""
     return stage.axis == "draft" or (stage.axis == "group" and not group.size)
 
 
-def _length(part: Any) -> int:
-    return len(next(iter(part.values())) if isinstance(part, Mapping) else part)
+def _length(finding: Any) -> int:
+    return len(next(iter(finding.values())) if isinstance(finding, Mapping) else finding)

@@ -45,9 +45,9 @@ def evaluate(
     config: Annotated[
         str | None, typer.Option("--config", help="With --model, --endpoint: a YAML file (docs/evaluate.md).")
     ] = None,
-    program: Annotated[
+    scaffold: Annotated[
         list[str] | None,
-        typer.Option(help="With --run: ask for samples by this program (docs/programs.md). Repeat it to compare."),
+        typer.Option(help="With --run: ask for samples by this scaffold (docs/scaffolds.md). Repeat it to compare."),
     ] = None,
 ) -> None:
     """Measure pass@k of a run's newest weights, of any model, or of a server's. The same command goes on."""
@@ -56,10 +56,10 @@ def evaluate(
     if run is not None:
         if any(each is not None for each in (name, problems, config)):
             raise UsageError("--run measures a run by its own config: leave out --name, --problems and --config.")
-        _evaluate_run(run, split, samples, program or (), overrides or ())
+        _evaluate_run(run, split, samples, scaffold or (), overrides or ())
         return
-    if program:
-        raise UsageError("--program goes with --run: --model and --endpoint ask for samples directly.")
+    if scaffold:
+        raise UsageError("--scaffold goes with --run: --model and --endpoint ask for samples directly.")
     if split is not None:
         raise UsageError("--split is of --run: name a file of problems by --problems.")
     if (endpoint is None) != (name is None):
@@ -81,16 +81,16 @@ def evaluate(
 
 
 def _evaluate_run(
-    run: str, split: str | None, samples: int | None, program: Sequence[str], overrides: Sequence[str]
+    run: str, split: str | None, samples: int | None, scaffold: Sequence[str], overrides: Sequence[str]
 ) -> None:
-    if any(not key.startswith("program.") for key in overrides) or (overrides and not program):
+    if any(not key.startswith("scaffold.") for key in overrides) or (overrides and not scaffold):
         raise UsageError(
-            "--run measures a run by its own config: leave out all overrides but program.key=value with --program."
+            "--run measures a run by its own config: leave out all overrides but scaffold.key=value with --scaffold."
         )
     opened = Run(run)
     Crash.run_dir = opened.store.location.folder
-    from raypoly.rollouts.scaffolds.run_programs import named_programs
+    from raypoly.rollouts.scaffolds.run_scaffolds import named_scaffolds
     from workflows.evaluate import evaluate_run
 
-    asked = named_programs(opened.config, program, overrides)
+    asked = named_scaffolds(opened.config, scaffold, overrides)
     evaluate_run(opened.uri, opened.config, split or "test", samples, asked)

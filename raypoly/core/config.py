@@ -124,7 +124,7 @@ class WarmStartConfig(Section):
         ge=0,
         lt=1,
         description="Share of solutions, right and wrong alike, that are shown behind a method of their strategy, as "
-        "the program `tuple` shows one: such a model can follow a plan, and not make one (docs/cppo.md).",
+        "the scaffold `tuple` shows one: such a model can follow a plan, and not make one (docs/cppo.md).",
     )
 
 
@@ -427,12 +427,12 @@ class LossSection(PluginSection):
     )
 
 
-class ProgramSection(PluginSection):
-    """How rollouts are asked for. The program owns the parameters beside its name."""
+class ScaffoldSection(PluginSection):
+    """How rollouts are asked for. The scaffold owns the parameters beside its name."""
 
     name: str | None = Field(
         None,
-        description="`direct`, `tuple`, `repair`, another of docs/programs.md, or package.module:Class. Default: the "
+        description="`direct`, `tuple`, `repair`, another of docs/scaffolds.md, or package.module:Class. Default: the "
         "objective's, or else `direct`.",
     )
 
@@ -565,15 +565,15 @@ class EvaluateConfig(Section):
     validation_greedy: bool = Field(
         False, description="On validation take the likeliest token each time, one response for each problem."
     )
-    programs: list[str] = Field(
+    scaffolds: list[str] = Field(
         default_factory=list,
-        description="How samples are asked for: programs by name (docs/programs.md), all on the same problems and "
+        description="How samples are asked for: scaffolds by name (docs/scaffolds.md), all on the same problems and "
         "seeds. The first one's numbers are the evaluation's. Default: the run's own.",
     )
     select: Literal["first", "last", "random"] = Field(
         "first",
-        description="Which k of a block's attempts count in pass@k, for programs whose attempts are drawn jointly "
-        "(docs/programs.md); `random` is the mean over all choices.",
+        description="Which k of a block's attempts count in pass@k, for scaffolds whose attempts are drawn jointly "
+        "(docs/scaffolds.md); `random` is the mean over all choices.",
     )
     choose: Literal["none", "majority"] = Field(
         "none",
@@ -620,7 +620,7 @@ class Config(Section):
     reward: RewardConfig = Field(default_factory=RewardConfig)
     objective: ObjectiveSection = Field(default_factory=ObjectiveSection)
     loss: LossSection = Field(default_factory=LossSection)
-    program: ProgramSection = Field(default_factory=ProgramSection)
+    scaffold: ScaffoldSection = Field(default_factory=ScaffoldSection)
     gate: GateSection = Field(default_factory=GateSection)
     stages: StagesConfig = Field(default_factory=StagesConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)

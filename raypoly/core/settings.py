@@ -26,6 +26,8 @@ from raypoly.core.errors import UsageError
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 """Lies beside the package: in a checkout, in an installation and in a job's copy of the working directory."""
+_RENAMED = {"program": "scaffold", "evaluate.programs": "evaluate.scaffolds"}
+"""Keys and sections of other names, of which users may have configs."""
 DEFAULT = CONFIGS / "tiny.yaml"
 GIVEN = "on the command line"
 """The origin that messages name for an override."""
@@ -67,7 +69,7 @@ def load(
 ) -> Config:
     """The config of `path` (None: configs/tiny.yaml) with `overrides` (`section.key=value`) applied.
 
-    A new name of an objective, a loss, a program or a gate drops the parameters that the file gives to the old one;
+    A new name of an objective, a loss, a scaffold or a gate drops the parameters that the file gives to the old one;
     `note` reports it. Raises `UsageError`.
     """
     return load_of(Config, path or str(DEFAULT), overrides, note=note)
@@ -189,8 +191,8 @@ def _takes_text(field: FieldInfo) -> bool:
 
 
 def _drop_old_parameters(sections: dict[str, Any], given: Mapping[str, Any], note: Callable[[str], None]) -> None:
-    """Drop the file's parameters of an objective, loss or program that an override replaces."""
-    for section in ("objective", "loss", "program", "gate"):
+    """Drop the file's parameters of an objective, loss or scaffold that an override replaces."""
+    for section in ("objective", "loss", "scaffold", "gate"):
         old = sections.get(section)
         if not isinstance(old, dict):
             continue
@@ -238,6 +240,9 @@ def _origin(name: str, file: str, given: Mapping[str, Any]) -> str:
 
 def _unknown(name: str, origin: str, kind: type[BaseModel]) -> str:
     """The sentence for an unknown key or section, with the nearest known one."""
+    for old, new in _RENAMED.items():
+        if name == old or name.startswith(f"{old}."):
+            return f"{name} ({origin}) is called {new}{name.removeprefix(old)} now: use that name."
     known = [key.name for key in config_keys(kind)]
     if example := next((key for key in known if key.startswith(f"{name}.")), None):
         return f"{name} ({origin}) is a section of keys: name one of them, such as {example}."

@@ -219,18 +219,18 @@ class CrossLogprobs:
 
 
 class UnknownPart(Enum):
-    """The type of `UNKNOWN`: the part of a stage that was answered and found nothing."""
+    """The type of `UNKNOWN`: the finding of a stage that was answered and found nothing."""
 
     UNKNOWN = "unknown"
 
 
 UNKNOWN = UnknownPart.UNKNOWN
-"""Never a number: a group whose objective needs the part has no gradient."""
+"""Never a number: a group whose objective needs the finding has no gradient."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """The part of a stage that can't work on this group, through no fault of the policy. The group is left out."""
+    """The finding of a stage that can't work on this group, through no fault of the policy. The group is left out."""
 
     reason: str
 
@@ -241,11 +241,11 @@ class Draft:
 
     rollout: Rollout
     role: str
-    """What it is, in its program's words: `plan`, `try` ..."""
+    """What it is, in its scaffold's words: `plan`, `try` ..."""
     parent: int | None = None
     """The index of the draft that it was made from, among the group's; None for one that needed none."""
     verdict: Verdict | None = None
-    """On the problem's public tests, where its program asked for it."""
+    """On the problem's public tests, where its scaffold asked for it."""
 
 
 ATTEMPT = "solve"
@@ -254,18 +254,18 @@ ATTEMPT = "solve"
 
 @dataclass(frozen=True)
 class Group:
-    """One problem with its N rollouts at one slot of one step, and the parts that its stages have added so far.
+    """One problem with its N rollouts at one slot of one step, and the findings that its stages have added so far.
 
-    The rollouts are the attempts at the problem. What a program had written before them are the D drafts.
+    The rollouts are the attempts at the problem. What a scaffold had written before them are the D drafts.
     """
 
     step: int
     slot: int
     problem_id: str
     rollouts: tuple[Rollout, ...]
-    parts: Mapping[str, Any] = field(default_factory=dict)
-    """By stage name: the stage's part, `UNKNOWN`, or `Skipped`; no entry before the stage has run. A part read back is
-    a `pyarrow.RecordBatch` of N rows until its stage decodes it, except those with a property here."""
+    findings: Mapping[str, Any] = field(default_factory=dict)
+    """By stage name: the stage's finding, `UNKNOWN`, or `Skipped`; no entry before the stage has run. A finding read
+    back is a `pyarrow.RecordBatch` of N rows until its stage decodes it, except those with a property here."""
     drafts: tuple[Draft, ...] = ()
     """[D], in the order in which they were asked for."""
     draft_of: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -288,29 +288,29 @@ class Group:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...] | None:
-        """[N], the part of stage `score`; None until it has run."""
-        return self.parts.get("score")
+        """[N], the finding of stage `score`; None until it has run."""
+        return self.findings.get("score")
 
     @property
     def labels(self) -> Labels | None:
-        """The part of stage `judge`; None until it has run, and if it does not or can't label the group."""
-        return None if self.unjudged else self.parts.get("judge")
+        """The finding of stage `judge`; None until it has run, and if it does not or can't label the group."""
+        return None if self.unjudged else self.findings.get("judge")
 
     @property
     def unjudged(self) -> bool:
         """Whether the judge answered but could not label the group."""
-        return self.parts.get("judge") is UNKNOWN
+        return self.findings.get("judge") is UNKNOWN
 
     @property
     def cross_logprobs(self) -> CrossLogprobs | None:
-        """The part of stage `prompt_logprobs`; None until it has run, and if no objective needs it."""
-        return self.parts.get("prompt_logprobs")
+        """The finding of stage `prompt_logprobs`; None until it has run, and if no objective needs it."""
+        return self.findings.get("prompt_logprobs")
 
-    def with_parts(self, **parts: Any) -> Group:
-        """A copy with these parts set by stage name; None removes a part."""
-        merged = {name: part for name, part in {**self.parts, **parts}.items() if part is not None}
-        return replace(self, parts=merged)
+    def with_findings(self, **findings: Any) -> Group:
+        """A copy with these findings set by stage name; None removes a finding."""
+        merged = {name: finding for name, finding in {**self.findings, **findings}.items() if finding is not None}
+        return replace(self, findings=merged)
 
     def knows(self, stage: str) -> bool:
-        """Whether the stage has run and its part is known."""
-        return self.parts.get(stage, UNKNOWN) is not UNKNOWN and not isinstance(self.parts[stage], Skipped)
+        """Whether the stage has run and its finding is known."""
+        return self.findings.get(stage, UNKNOWN) is not UNKNOWN and not isinstance(self.findings[stage], Skipped)

@@ -77,7 +77,7 @@ def make_example(puzzles: Sequence[Puzzle], config: WarmStartConfig, index: int)
 
 
 def _planned_prompt(puzzle: Puzzle, strategy: str, rng: random.Random) -> str:
-    """What the solver of the program `tuple` sees behind a method of this strategy."""
+    """What the solver of the scaffold `tuple` sees behind a method of this strategy."""
     problem = Problem(puzzle.words, puzzle.prompt, "f", TestSuite("none", ""), answer="completion")
     return solver_prompt(problem, method(puzzle, strategy, rng))
 

@@ -31,8 +31,8 @@ from raypoly.planning.model_shape import ModelShape, shape_of
 from raypoly.planning.required_tests import require_tests
 from raypoly.planning.row_layout import describe_layout, row_layout
 from raypoly.planning.step_seconds import StepSeconds, sampling_seconds, step_seconds
-from raypoly.rollouts import scaffolds as programs
-from raypoly.rollouts.scaffolds.run_programs import fit_problems
+from raypoly.rollouts import scaffolds
+from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems
 from raypoly.run.run_identity import RunDirectory
 from raypoly.strategies.judge import SAMPLED_SHARE
 from raypoly.strategies.judge.judge_usage import dollars
@@ -92,7 +92,7 @@ def _step_lines(config: Config) -> Iterator[str]:
     model = config.model.path or f"the tiny model, warm-started with seed {config.warm_start.seed}"
     yield f"model: {model}"
     yield describe_layout(config, row_layout(config.model.path))
-    what = f"at most {tokens:,} sampled tokens" if programs.of_run(config).samples else "all given, none sampled"
+    what = f"at most {tokens:,} sampled tokens" if scaffolds.of_run(config).samples else "all given, none sampled"
     yield (
         f"training: {train.steps} steps x {train.prompts_per_step} problems x {train.rollouts} rollouts "
         f"= {train.steps * rollouts:,} rollouts, {what}, by {config.objective.name}"

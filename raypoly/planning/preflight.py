@@ -23,10 +23,10 @@ from raypoly.data.formats import files_of
 from raypoly.data.hub import hub_split
 from raypoly.data.verl_rows import NO_TEMPLATE
 from raypoly.planning.free_resources import ELSEWHERE, GIB, FreeResources, this_machine
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.engines.vllm_arguments import check_engine_args
 from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
-from raypoly.rollouts.scaffolds.run_programs import is_sampled, of_evaluations
+from raypoly.rollouts.scaffolds.run_scaffolds import is_sampled, of_evaluations
 from raypoly.run.sinks import check_packages
 from raypoly.strategies import judge
 from raypoly.verifier.rewards import reward_function
@@ -52,7 +52,7 @@ def check_config(config: Config, run_dir: Path, here: FreeResources | None = Non
     checks: list[Callable[[], object]] = [
         lambda: _names(config),
         lambda: objectives.of_run(config).check(config.train.rollouts),
-        lambda: _program(config),
+        lambda: _scaffold(config),
         lambda: _loss(config),
         lambda: _updates(config),
         lambda: _schedule(config),
@@ -100,10 +100,10 @@ def _names(config: Config) -> None:
 def _loss(config: Config) -> None:
     """The loss fits the objective's advantages."""
     objective, loss = objectives.of_run(config), losses.of_run(config)
-    if loss.needs_sampler and not programs.of_run(config).samples:
+    if loss.needs_sampler and not scaffolds.of_run(config).samples:
         raise UsageError(
-            f"loss.name={config.loss.name} weighs tokens by the ratio to their sampler, and program.name="
-            f"{programs.name_of_run(config)} samples nothing: set loss.name=policy_gradient loss.importance_cap=null, "
+            f"loss.name={config.loss.name} weighs tokens by the ratio to their sampler, and scaffold.name="
+            f"{scaffolds.name_of_run(config)} samples nothing: set loss.name=policy_gradient loss.importance_cap=null, "
             "without loss.mask_low and loss.mask_high."
         )
     if loss.fits_advantages and objective.leaves_out:
@@ -113,15 +113,15 @@ def _loss(config: Config) -> None:
         )
 
 
-def _program(config: Config) -> None:
-    """The run's program takes its numbers of attempts, in training and in evaluation."""
-    program, evaluate = programs.of_run(config), config.evaluate
-    program.check(config.train.rollouts)
-    program.check_training()
-    if "drafts" in objectives.of_run(config).needs and not program.planned_drafts(config.train.rollouts):
+def _scaffold(config: Config) -> None:
+    """The run's scaffold takes its numbers of attempts, in training and in evaluation."""
+    scaffold, evaluate = scaffolds.of_run(config), config.evaluate
+    scaffold.check(config.train.rollouts)
+    scaffold.check_training()
+    if "drafts" in objectives.of_run(config).needs and not scaffold.planned_drafts(config.train.rollouts):
         raise UsageError(
-            f"objective.name={config.objective.name} pays plans, and program.name={programs.name_of_run(config)} has "
-            "none: set program.name=tuple."
+            f"objective.name={config.objective.name} pays plans, and scaffold.name={scaffolds.name_of_run(config)} has "
+            "none: set scaffold.name=tuple."
         )
     if evaluate.every:
         for samples in (evaluate.samples, evaluate.validation_samples):
@@ -129,8 +129,8 @@ def _program(config: Config) -> None:
                 asked.check(samples)
                 if not asked.planned_attempts(samples):
                     raise UsageError(
-                        f"program.name={name} has no attempts that could be measured: set evaluate.every=0, or another "
-                        "program in evaluate.programs."
+                        f"scaffold.name={name} has no attempts that could be measured: set evaluate.every=0, or "
+                        "another scaffold in evaluate.scaffolds."
                     )
 
 
@@ -241,7 +241,7 @@ def _updates(config: Config) -> None:
             f"train.mini_batch_prompts={train.mini_batch_prompts} does not divide train.prompts_per_step="
             f"{train.prompts_per_step}: all updates of a step have the same number of problems."
         )
-    off_policy = train.prompts_per_update < train.prompts_per_step and programs.of_run(config).samples
+    off_policy = train.prompts_per_update < train.prompts_per_step and scaffolds.of_run(config).samples
     if off_policy and not loss.corrects:
         raise UsageError(
             f"train.mini_batch_prompts={train.mini_batch_prompts} makes a step's later updates off-policy, which "
@@ -320,7 +320,7 @@ def _rollout_bytes(config: Config) -> float:
     rollouts = config.train.steps * config.train.prompts_per_step * config.train.rollouts
     objective = objectives.of_run(config)
     crossed = "cross_logprobs" in objective.needs
-    behind = 4.0 * distinct_prompts(programs.of_run(config), config.train.rollouts) if crossed else 0.0
+    behind = 4.0 * distinct_prompts(scaffolds.of_run(config), config.train.rollouts) if crossed else 0.0
     return rollouts * ((12.0 + behind) * config.generator.max_tokens + 1024)
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.planning.model_shape import config_of, shape_of
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
 
 RowLayout = Literal["packed", "padded"]
@@ -47,7 +47,7 @@ def describe_layout(config: Config, layout: RowLayout | None) -> str:
         return "rows: packed, prompts shared"
     prompt, response = config.generator.max_prompt_tokens, config.generator.max_tokens
     rollouts = config.train.rollouts
-    prompts = distinct_prompts(programs.of_run(config), rollouts)
+    prompts = distinct_prompts(scaffolds.of_run(config), rollouts)
     times = rollouts * (prompt + response) / (prompts * prompt + rollouts * response)
     return (
         f"rows: padded to one length, prompt computed for each response: about {times:.1f} times the tokens of packed "

@@ -29,7 +29,7 @@ from raypoly.planning.engine_memory import engine_room
 from raypoly.planning.gpus import Device, DeviceLayout
 from raypoly.planning.learner_memory import is_compiled, trained_weights, width
 from raypoly.planning.model_shape import ModelShape
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.planned_rows import planned_rows
 from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
 
@@ -74,10 +74,10 @@ def step_seconds(
     """
     if not device.gpu or device.flops is None or config.model.dtype != "bfloat16":
         return None
-    train, objective, program = config.train, objectives.of_run(config), programs.of_run(config)
-    each, drafts = distinct_prompts(program, train.rollouts), program.planned_drafts(train.rollouts)
+    train, objective, scaffold = config.train, objectives.of_run(config), scaffolds.of_run(config)
+    each, drafts = distinct_prompts(scaffold, train.rollouts), scaffold.planned_drafts(train.rollouts)
     prompts, rollouts = train.prompts_per_step * each, train.prompts_per_step * planned_rows(config)
-    sampled = train.prompts_per_step * (program.planned_attempts(train.rollouts) + drafts)
+    sampled = train.prompts_per_step * (scaffold.planned_attempts(train.rollouts) + drafts)
     sampling = sampling_seconds(config, shape, device, layout, prompts, sampled, response)
     if sampling is None:
         return None

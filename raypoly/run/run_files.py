@@ -151,8 +151,9 @@ class RunFiles:
         return attempts_alone(self.stored(step))
 
     def drafts(self, step: int) -> pa.Table:
-        """What the program of a step had written before the attempts, one row each, with `role`, `parent` and, where it
-        was run on public tests, its verdict. `draft_of` of an attempt is `rollout` here. Raises as `rollouts` does."""
+        """What the scaffold of a step had written before the attempts, one row each, with `role`, `parent` and, where
+        it was run on public tests, its verdict. `draft_of` of an attempt is `rollout` here. Raises as `rollouts`
+        does."""
         return drafts_alone(self.stored(step))
 
     def stored(self, step: int) -> pa.Table:

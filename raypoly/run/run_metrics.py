@@ -100,7 +100,7 @@ RUN_METRICS = (
     RunMetric("response_tokens", "Sampled tokens of attempts.", "counter"),
     RunMetric(
         "decoded_tokens",
-        "Sampled tokens by role, where a program has drafts.",
+        "Sampled tokens by role, where a scaffold has drafts.",
         "counter",
         number="decoded_tokens/",
         label="role",

@@ -83,7 +83,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
         (["prepare", "--config", TINY, "bnad.low=2"], "did you mean band.low?"),
         (["evaluate"], "by one of --run RUN, --model MODEL, and --endpoint URL with --name."),
         (["evaluate", "--run", "a", "--model", "b"], "by one of --run RUN"),
-        (["evaluate", "--run", "a", "sampling.seed=1"], "leave out all overrides but program.key=value with --program"),
+        (
+            ["evaluate", "--run", "a", "sampling.seed=1"],
+            "leave out all overrides but scaffold.key=value with --scaffold",
+        ),
         (["evaluate", "--endpoint", "http://a/v1"], "--endpoint URL needs --name"),
         (["evaluate", "--model", "m", "--split", "test"], "--split is of --run"),
         (["evaluate", "--model", "m", "--problems", "p", "--samples", "0"], "--samples"),

@@ -77,7 +77,7 @@ def write_long_run(
 
 
 def as_planned(folder: Path) -> Path:
-    """The run as if the program `tuple` had drawn the samples of its last evaluation. Returns the folder."""
+    """The run as if the scaffold `tuple` had drawn the samples of its last evaluation. Returns the folder."""
     summary = json.loads((folder / "summary.json").read_text())
     of_program = {
         "program": "tuple", "block": 2, "decoded_tokens": {"plan": 80.0, "solve": 320.0}, "duplicates": 0.25,
@@ -118,4 +118,4 @@ def _without_half_characters(group: Group) -> Group:
 
     rollouts = tuple(Rollout(**{**vars(each), "text": clean(each.text)}) for each in group.rollouts)
     verdicts: Any = tuple(Verdict(**{**vars(each), "detail": clean(each.detail)}) for each in group.verdicts or ())
-    return Group(group.step, group.slot, group.problem_id, rollouts, {**group.parts, "score": verdicts})
+    return Group(group.step, group.slot, group.problem_id, rollouts, {**group.findings, "score": verdicts})

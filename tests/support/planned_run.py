@@ -1,4 +1,4 @@
-"""Write a small run of CPPO, plans of K = 2 methods, with its own gate, objective and program over the run of
+"""Write a small run of CPPO, plans of K = 2 methods, with its own gate, objective and scaffold over the run of
 `scored_run`.
 
 Step 0, slot 0: a plan that keeps the contract, with hostile text; its attempts passed, and the second one did not do
@@ -21,7 +21,7 @@ from raypoly.algorithms.objectives import ScoredGroup
 from raypoly.core.values import Draft, Group, Rollout
 from raypoly.data import build_problem_set
 from raypoly.recipes.cppo import gates
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.run.store.catalogue import step_key
 from raypoly.run.store.rollout_columns import of_drafts
 from raypoly.run.store.rollout_files import encode_step
@@ -36,13 +36,13 @@ _NONE = np.zeros(0, np.int32)
 
 def write_planned_run(folder: Path, *overrides: str) -> str:
     """Returns the run's URI."""
-    own = ("program.name=tuple", "program.methods=2", "objective.name=cppo", *overrides)
+    own = ("scaffold.name=tuple", "scaffold.methods=2", "objective.name=cppo", *overrides)
     run = Run(write_scored_run(folder, as_scored, without_labels, None, *own))
     step, objective = run.completed(0), objectives.of_run(run.config)
     solved, unsolved = step.groups
-    groups = (_planned(run, solved), _planned(run, replace(unsolved, rollouts=(), parts={}, draft_of=_NONE)))
-    parts = {"gate": {name: groups[0].parts["gate"].column(name).to_numpy(False) for name in ("p", "accepted")}}
-    scored = ScoredGroup(step.rewards[0], parts=parts, drafts=groups[0].drafts, draft_of=groups[0].draft_of)
+    groups = (_planned(run, solved), _planned(run, replace(unsolved, rollouts=(), findings={}, draft_of=_NONE)))
+    findings = {"gate": {name: groups[0].findings["gate"].column(name).to_numpy(False) for name in ("p", "accepted")}}
+    scored = ScoredGroup(step.rewards[0], findings=findings, drafts=groups[0].drafts, draft_of=groups[0].draft_of)
     none = np.zeros(0)
     written = CompletedStep(
         0,
@@ -59,11 +59,11 @@ def write_planned_run(folder: Path, *overrides: str) -> str:
 def _planned(run: Run, group: Group) -> Group:
     drafts = tuple(_plan(text, seed) for seed, text in enumerate(PLANS, 100))
     gate, problem = gates.of_run(run.config), build_problem_set(run.config.problems).splits["train"][group.slot]
-    found = asyncio.run(gate.answers(problem, drafts, programs.of_run(run.config).methods_of_plan))
+    found = asyncio.run(gate.answers(problem, drafts, scaffolds.of_run(run.config).methods_of_plan))
     answers = {"p": found.p, "accepted": found.p >= gate.tau, "mass": [None] * len(drafts)}
     part = of_drafts(pa.RecordBatch.from_pydict(answers))
     behind = np.arange(group.size, dtype=np.int32) // 2
-    return replace(group, parts={**group.parts, "gate": part}, drafts=drafts, draft_of=behind)
+    return replace(group, findings={**group.findings, "gate": part}, drafts=drafts, draft_of=behind)
 
 
 def _plan(text: str, seed: int) -> Draft:

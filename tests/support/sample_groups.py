@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from raypoly.core.values import STATUSES, UNKNOWN, CrossLogprobs, Evidence, Failure, Group, Labels, Rollout, Verdict
-from raypoly.run.store import Generated, StagePart
+from raypoly.run.store import Generated, StageFinding
 
 AFTER = {"score": (), "judge": ("score",)}
 """The stages that whole groups have passed, and those before each."""
@@ -29,7 +29,7 @@ def make_crossed(group: Group, prompts: int = 3) -> Group:
     rng = np.random.default_rng([group.step, group.slot, 1])
     logprobs = tuple(-10 * rng.random((prompts, len(each.tokens)), np.float32) for each in group.rollouts)
     own = (np.arange(group.size) % prompts).astype(np.int32)
-    return group.with_parts(prompt_logprobs=CrossLogprobs(own, logprobs))
+    return group.with_findings(prompt_logprobs=CrossLogprobs(own, logprobs))
 
 
 def make_rollout(rng: np.random.Generator, tokens: int) -> Rollout:
@@ -54,10 +54,10 @@ def make_verdict(rng: np.random.Generator) -> Verdict:
     return Verdict(status, int(rng.integers(4)), 4, cpu_seconds, detail, known, failure, bool(rng.random() < 0.9))  # type: ignore[arg-type]
 
 
-def stages(group: Group) -> tuple[Generated, StagePart, StagePart]:
+def stages(group: Group) -> tuple[Generated, StageFinding, StageFinding]:
     """The group's first three records."""
-    parts = [StagePart(group.step, group.slot, name, group.parts[name], after) for name, after in AFTER.items()]
-    return Generated(replace(group, parts={})), *parts  # type: ignore[return-value]
+    parts = [StageFinding(group.step, group.slot, name, group.findings[name], after) for name, after in AFTER.items()]
+    return Generated(replace(group, findings={})), *parts  # type: ignore[return-value]
 
 
 def same_group(left: Group, right: Group) -> bool:

@@ -31,7 +31,7 @@ class Barrier(Training):
         opened, problems, watch = self.opened, self.order.batch(step), Stopwatch()
         commit, nothing = self.durability.commit, StepRecords(step, {}, None)
         async with asyncio.TaskGroup() as tasks:
-            submission = RolloutSubmission(self.config, opened.program, self.services, commit, tasks, nothing, watch)
+            submission = RolloutSubmission(self.config, opened.scaffold, self.services, commit, tasks, nothing, watch)
             sampled = submission.groups(problems)
         groups = [done.result() for done in sampled]
         for stage in self.stages.stages:

@@ -17,8 +17,8 @@ ARMS = """
 arms:
   first: {objective.name: grpo, steps: 1}
   again: {after: first, kind: evaluate, objective.name: grpo}
-  audit: {after: first, kind: audit, objective.name: cppo, program.name: tuple}
-  joint: {after: audit, objective.name: cppo, program.name: tuple, steps: 1}
+  audit: {after: first, kind: audit, objective.name: cppo, scaffold.name: tuple}
+  joint: {after: audit, objective.name: cppo, scaffold.name: tuple, steps: 1}
 """
 
 
@@ -57,7 +57,7 @@ arms:
   gate: &gate
     kind: gate
     objective.name: supervised
-    program.name: labelled_plans
+    scaffold.name: labelled_plans
     train.rollouts: 8
     train.prompts_per_step: 16
     train.lr: 3.0e-3
@@ -69,9 +69,9 @@ arms:
     objective.name: cppo
     objective.reward: gate
     loss.name: clipped_surrogate
-    program.name: tuple
-    program.solve: false
-    program.plan_tokens: 96
+    scaffold.name: tuple
+    scaffold.solve: false
+    scaffold.plan_tokens: 96
     train.rollouts: 16
     steps: 2
   gate_2: {<<: *gate, after: gate, plans_of: [warm_up], train.lr: 3.0e-4, train.warmup_steps: 0, steps: 10}

@@ -37,7 +37,7 @@ def rows(file: Path, problems: Sequence[int]) -> Path:
 
 
 def overrides(folder: Path) -> list[str]:
-    own = ["program.name=given", f"program.rows={folder / 'gate.jsonl'}", "objective.name=supervised"]
+    own = ["scaffold.name=given", f"scaffold.rows={folder / 'gate.jsonl'}", "objective.name=supervised"]
     steps = ["train.rollouts=1", "train.steps=30", "train.prompts_per_step=8", "train.lr=3e-3", "evaluate.every=0"]
     prompts = ["problems.chat_template=plain", "generator.max_prompt_tokens=1024", "ray.dashboard=false"]
     return [*own, *steps, *prompts, f"run.dir={folder / 'run'}"]
@@ -54,7 +54,7 @@ def test_what_it_cant_be_trained_or_measured_on_is_one_sentence(tmp_path: Path) 
         train_gate(config(tmp_path), 0.95, None, str(held_out))
     with pytest.raises(UsageError, match=r"nowhere.jsonl is not there"):
         train_gate(config(tmp_path), 0.95, None, str(tmp_path / "nowhere.jsonl"))
-    with pytest.raises(UsageError, match=r"labelled plans: set program.name=labelled_plans, or .*given with held_out"):
+    with pytest.raises(UsageError, match=r"labelled plans: set scaffold.name=labelled_plans, or .*given with held_out"):
         train_gate(config(tmp_path), 0.95, None)
     assert not (tmp_path / "run").exists()
 

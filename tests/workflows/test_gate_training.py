@@ -41,9 +41,9 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-def trained(folder: Path, program: str = f"{__name__}:Told", plans: int = 2) -> Config:
+def trained(folder: Path, scaffold: str = f"{__name__}:Told", plans: int = 2) -> Config:
     """The config of a gate's run whose training is over."""
-    own = [f"program.name={program}", f"train.rollouts={plans}", "problems.validation=4", "problems.test=900"]
+    own = [f"scaffold.name={scaffold}", f"train.rollouts={plans}", "problems.validation=4", "problems.test=900"]
     write_finished_run(folder, "supervised", True, *own)
     (folder / "summary.json").write_text(f'{{"state": "finished", "steps": {STEPS}}}')
     random_model(folder / "model")

@@ -14,7 +14,7 @@ from raypoly.recipes.cppo.gates.validation import auc
 from raypoly.run.store.step_records import Record, assemble
 from tests.support.timed_run import close_run
 from tests.workflows.step.test_gate import OWN
-from tests.workflows.step.test_program_rounds import run
+from tests.workflows.step.test_scaffold_rounds import run
 from tests.workflows.step.virtual_run import open_virtual
 from workflows.cppo.plan_audit import audit
 
@@ -52,8 +52,8 @@ def test_it_counts_tuples_of_all_problems_and_updates_nothing(tmp_path: Path) ->
     assert found.accepted == accepted.mean()
     assert 0.0 < found.density <= found.pass_at_k <= 0.5, "half of the problems are solved by nobody"
     parts = assemble(0, committed).groups.values()
-    passed = [any(it.parts["score"][i].passed for i in (place, place + 2)) for it in parts for place in (0, 1)]
-    assert found.auc == auc(np.concatenate([it.parts["gate"]["p"] for it in parts]), passed)
+    passed = [any(it.findings["score"][i].passed for i in (place, place + 2)) for it in parts for place in (0, 1)]
+    assert found.auc == auc(np.concatenate([it.findings["gate"]["p"] for it in parts]), passed)
     assert (found.least_pass, found.least_density, found.passes) == (0.0, 0.1, found.density > 0.1)
 
 

@@ -28,7 +28,7 @@ from raypoly.data import ProblemSet
 from raypoly.data.puzzles import load_puzzles
 from raypoly.recipes.cppo.gates.audit import AUDIT_KEY
 from raypoly.rollouts.engines import SampleRequest
-from raypoly.rollouts.scaffolds.run_programs import fit_problems
+from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems
 from raypoly.run.run_identity import CONFIG_KEY
 from raypoly.run.sinks import METRICS, MetricsFile, Sinks
 from raypoly.run.store.local_store import LocalStore
@@ -38,7 +38,7 @@ from tests.support.run_differences import run_differences
 from tests.support.service_times import Times
 from tests.support.stopping_disk import Stopped, StoppingDisk
 from tests.support.timed_run import close_run, open_timed_run, release_lease
-from tests.workflows.step.test_program_rounds import run
+from tests.workflows.step.test_scaffold_rounds import run
 from tests.workflows.step.virtual_run import Recorded, Sampler
 from workflows.cppo.plan_audit import audit
 from workflows.startup.open_run import OpenRun
@@ -50,15 +50,15 @@ SMALL = (
     *("generator.max_prompt_tokens=4000", "generator.max_tokens=4000", "problems.budgets=false"),
 )
 CPPO = (
-    *("program.name=tuple", "program.methods=2", "objective.name=cppo", "loss.name=clipped_surrogate"),
-    "evaluate.programs=[direct]",  # which needs no encoder to compare methods
+    *("scaffold.name=tuple", "scaffold.methods=2", "objective.name=cppo", "loss.name=clipped_surrogate"),
+    "evaluate.scaffolds=[direct]",  # which needs no encoder to compare methods
 )
 STAGES = {
-    "sft": ("program.name=gold_plans", "program.replay=.5", "objective.name=supervised"),
-    "gate": ("program.name=labelled_plans", "objective.name=supervised", "evaluate.every=0"),
+    "sft": ("scaffold.name=gold_plans", "scaffold.replay=.5", "objective.name=supervised"),
+    "gate": ("scaffold.name=labelled_plans", "objective.name=supervised", "evaluate.every=0"),
     "warm_up": (
         *CPPO,
-        *("objective.reward=gate", "program.solve=false", "train.steps=12"),
+        *("objective.reward=gate", "scaffold.solve=false", "train.steps=12"),
         *("train.stop.measure=gate/accepted", "train.stop.window=1", "train.stop.least_gain=-0.2"),
     ),
     "audit": (*CPPO, "train.steps=0", "evaluate.every=0"),

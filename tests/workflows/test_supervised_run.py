@@ -29,7 +29,7 @@ def overrides(small_run: list[str], tmp_path: Path) -> list[str]:
     (tmp_path / "rows.jsonl").write_text("\n".join(rows))
     of_training = ["steps=12", "prompts_per_step=10", "rollouts=1", "checkpoint_every=3"]
     stop = ["train.stop.measure=-loss", "train.stop.window=2", "train.stop.least_gain=100"]
-    own = ["program.name=given", "objective.name=supervised", f"program.rows={tmp_path / 'rows.jsonl'}"]
+    own = ["scaffold.name=given", "objective.name=supervised", f"scaffold.rows={tmp_path / 'rows.jsonl'}"]
     return [*small_run, *own, *(f"train.{key}" for key in of_training), *stop, "evaluate.every=0"]
 
 

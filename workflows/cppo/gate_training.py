@@ -2,8 +2,8 @@
 
     train_gate(config, recall=0.95, tau=None, held_out=None)      # writes gate.json into the model of the run's folder
 
-The training is a supervised run (`objective.name=supervised`), on labelled plans of puzzles (`program.name=
-labelled_plans`), measured on those of validation problems; or on rows of a file (`program.name=given`), measured on
+The training is a supervised run (`objective.name=supervised`), on labelled plans of puzzles (`scaffold.name=
+labelled_plans`), measured on those of validation problems; or on rows of a file (`scaffold.name=given`), measured on
 those of the file `held_out`.
 """
 
@@ -23,7 +23,7 @@ from raypoly.recipes.cppo.gates.gate_folder import FILE, read_gate
 from raypoly.recipes.cppo.gates.gate_question import COMPLETION_TEMPLATE, TEMPLATE
 from raypoly.recipes.cppo.gates.gate_rows import LabelledPlan, read_rows
 from raypoly.recipes.cppo.labelled_plans import LabelledPlans
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.given import Given
 from raypoly.run.run_files import is_finished
 from raypoly.run.run_identity import resolve_run
@@ -44,7 +44,7 @@ class _Material:
 def train_gate(config: Config, recall: float, tau: float | None, held_out: str | None = None) -> None:
     """Train, or go on, and seal. A gate that is sealed is left as it is; one that gets more steps is sealed again.
 
-    Raises `UsageError` for a program that gives no labelled plans, or if the gate was sealed with another threshold,
+    Raises `UsageError` for a scaffold that gives no labelled plans, or if the gate was sealed with another threshold,
     `RaypolyError` as `seal_gate`.
     """
     material = _of_puzzles(config) if held_out is None else _of_rows(config, Path(held_out).expanduser())
@@ -68,23 +68,24 @@ def train_gate(config: Config, recall: float, tau: float | None, held_out: str |
 
 
 def _of_puzzles(config: Config) -> _Material:
-    program, rollouts = programs.of_run(config), config.train.rollouts
-    if not isinstance(program, LabelledPlans):
+    scaffold, rollouts = scaffolds.of_run(config), config.train.rollouts
+    if not isinstance(scaffold, LabelledPlans):
         raise UsageError(
-            "A gate is trained on labelled plans: set program.name=labelled_plans, or program.name=given with held_out."
+            "A gate is trained on labelled plans: set scaffold.name=labelled_plans, or scaffold.name=given "
+            "with held_out."
         )
     splits = problems.build_problem_set(config.problems).splits
-    rows = [[ask.prompt, ask.text] for it in splits["train"] for ask in program.ask(it, (), rollouts)]
-    held_out = [plan for it in splits["validation"] for plan in program.labelled(it, rollouts)]
+    rows = [[ask.prompt, ask.text] for it in splits["train"] for ask in scaffold.ask(it, (), rollouts)]
+    held_out = [plan for it in splits["validation"] for plan in scaffold.labelled(it, rollouts)]
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-    return _Material(held_out, program.config.methods, COMPLETION_TEMPLATE, digest)
+    return _Material(held_out, scaffold.config.methods, COMPLETION_TEMPLATE, digest)
 
 
 def _of_rows(config: Config, held_out: Path) -> _Material:
-    program = programs.of_run(config)
-    if not isinstance(program, Given):
-        raise UsageError("held_out measures a gate that is trained on rows: set program.name=given and program.rows.")
-    plans, file = read_rows(held_out), Path(program.config.rows).expanduser()
+    scaffold = scaffolds.of_run(config)
+    if not isinstance(scaffold, Given):
+        raise UsageError("held_out measures a gate that is trained on rows: set scaffold.name=given and scaffold.rows.")
+    plans, file = read_rows(held_out), Path(scaffold.config.rows).expanduser()
     trained = {it.problem.id for it in read_rows(file)}
     if both := sorted({it.problem.id for it in plans} & trained):
         raise UsageError(f"{both[0]} is in {file} and in {held_out}: a gate is measured on problems of its own.")

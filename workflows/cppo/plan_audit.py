@@ -54,7 +54,7 @@ async def audit(opened: OpenRun, least_pass: float, least_density: float) -> Pla
         raise TooManySetAside(f"No tests of the {len(problems)} training problems of the audit can be run.")
 
     def by_gate(column: str) -> Float64:
-        return np.concatenate([np.asarray(each.group.parts["gate"][column], np.float64) for each in drawn])
+        return np.concatenate([np.asarray(each.group.findings["gate"][column], np.float64) for each in drawn])
 
     found = PlanAudit.of(
         [each.rewards[each.group.draft_of == place] for each in drawn for place in range(len(each.group.drafts))],
@@ -83,7 +83,7 @@ async def _drawn(opened: OpenRun, problems: Sequence[Problem]) -> Sequence[Train
     known = durability.journal.step(0)
     async with asyncio.TaskGroup() as tasks:
         submission = RolloutSubmission(
-            opened.config, opened.program, opened.services, durability.commit, tasks, known, watch
+            opened.config, opened.scaffold, opened.services, durability.commit, tasks, known, watch
         )
         sampled = submission.groups(problems)
         flows = [tasks.create_task(flow(*each)) for each in zip(problems, sampled, strict=True)]

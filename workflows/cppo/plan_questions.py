@@ -39,7 +39,7 @@ from raypoly.recipes.cppo.plan_proposals import (
     rewordings,
     without_breaches,
 )
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.plan_contract import read_plan
 from raypoly.run.store import Lease, Store
 from raypoly.run.store.sealed_json import seal, unseal
@@ -142,7 +142,7 @@ class PlanQuestions:
     ) -> None:
         """`chat_template`: of the prompts. `first_wait`: seconds before a server that is away is asked again."""
         self._config, self._store, self._lease = config, store, lease
-        self._planner = programs.build("tuple", chat_template, methods=config.methods)
+        self._planner = scaffolds.build("tuple", chat_template, methods=config.methods)
         self._teacher = _Asked("teacher", config.teacher, config.temperature, note, first_wait)
         self._judge = _Asked("judge", config.judge, 0.0, note, first_wait)
 

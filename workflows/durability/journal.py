@@ -2,7 +2,7 @@
 
     journal = Journal(store, lease)
     await journal.commit(Generated(group))                        # durable when it returns
-    await journal.commit(StagePart(step, slot, "score", verdicts))
+    await journal.commit(StageFinding(step, slot, "score", verdicts))
     await journal.commit(Applied(step, digest, metrics))
     await journal.seal_step(step, groups, rewards, advantages)    # one rollout file replaces the step's records
 

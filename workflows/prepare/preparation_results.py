@@ -78,8 +78,8 @@ def _next_plans(store: Store, config: PrepareConfig) -> str:
     """The command that trains a planner on the plans."""
     place = store.place(PLANS)
     if store.location.folder is None:
-        return f"plans: {place}; to train on them copy them to a folder, and name them as program.rows"
-    words = ["objective.name=supervised", "program.name=given", f"program.rows={place}", "train.rollouts=1"]
+        return f"plans: {place}; to train on them copy them to a folder, and name them as scaffold.rows"
+    words = ["objective.name=supervised", "scaffold.name=given", f"scaffold.rows={place}", "train.rollouts=1"]
     if (model := _model(store, config)) is not None:
         words.append(f"model.path={model}")
     command = shlex.join(["python", "-m", "raypoly.train", *words, "evaluate.every=0"])
@@ -91,7 +91,7 @@ def _next_gate(store: Store, config: PrepareConfig, why_none: str) -> str:
     if why_none:
         return f"a gate's rows: none, since {why_none}"
     rows, held_out = map(store.place, gate_files(config))
-    return f"a gate's rows: {rows}; to train on them: an arm of kind: gate, program.rows: {rows}, held_out: {held_out}"
+    return f"a gate's rows: {rows}; to train on them: an arm of kind: gate, scaffold.rows: {rows}, held_out: {held_out}"
 
 
 def _model(store: Store, config: PrepareConfig) -> str | None:

@@ -23,7 +23,7 @@ from raypoly.core.values import Group, Problem, Rollout, Verdict
 from raypoly.data.preparing.candidates import Candidate, contents_hash
 from raypoly.rollouts.engines import SampleRequest
 from raypoly.run.store.rollout_files import BLOCK
-from raypoly.run.store.step_records import Applied, Generated, Record, StagePart
+from raypoly.run.store.step_records import Applied, Generated, Record, StageFinding
 from workflows.durability.journal import Journal
 from workflows.liveness.watchdog import STORAGE
 from workflows.step.skipped_groups import SkippedGroups, skip_reason
@@ -207,8 +207,8 @@ class Chunks:
     async def _scored(self, group: Group, candidate: Candidate, work: Work, notify: OnOutcome) -> Group:
         if group.verdicts is None:
             verdicts = await work.verdicts(group, candidate)
-            group = group.with_parts(score=verdicts)
-            await self._commit(StagePart(group.step, group.slot, "score", verdicts))
+            group = group.with_findings(score=verdicts)
+            await self._commit(StageFinding(group.step, group.slot, "score", verdicts))
         notify(outcome_of(group))
         return group
 

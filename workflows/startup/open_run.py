@@ -33,9 +33,9 @@ from raypoly.data.problem_set import describe_splits
 from raypoly.data.readable_prompts import require_readable
 from raypoly.planning.preflight import refuse_asking_between
 from raypoly.planning.required_tests import require_tests
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.planned_prompts import first_prompts
-from raypoly.rollouts.scaffolds.run_programs import check_first_asks, fit_problems, is_sampled
+from raypoly.rollouts.scaffolds.run_scaffolds import check_first_asks, fit_problems, is_sampled
 from raypoly.run.run_identity import RunDirectory, problem_sets, run_id
 from raypoly.run.sinks import METRICS, TENSORBOARD, Sinks, open_sinks
 from raypoly.run.store import Lease, Store
@@ -64,10 +64,10 @@ from workflows.startup.run_parts import RunParts
 from workflows.startup.starting_model import starting_model, with_copy_for_other_nodes
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import LearnerSession
-from workflows.step.program_rounds import check_given
 from workflows.step.rollouts import problems_changed
 from workflows.step.run_durability import RunDurability, RunMemory
 from workflows.step.run_observers import RunObservers
+from workflows.step.scaffold_rounds import check_given
 from workflows.step.seal_step import StepSealer
 from workflows.step.services import Around, Services
 from workflows.step.skipped_groups import SkippedGroups
@@ -89,7 +89,7 @@ class OpenRun:
 
     def __post_init__(self) -> None:
         config, services, durability, observers = self.config, self.services, self.durability, self.observers
-        self.program = programs.of_run(config)
+        self.scaffold = scaffolds.of_run(config)
         self.stages = StageRunner(config, self.objective, services, observers.judge_pause, durability.commit)
         self.estimator = AdvantageEstimator(config, self.objective)
         self.weights = WeightSync(config, services, self.problems.splits["train"], observers.progress.note)
@@ -149,7 +149,7 @@ async def open_run(
     that includes engines and scorers; None for whether the run's config needs them. `trains`: the config of the steps
     that there must be enough problems for."""
     config, shutdown = directory.config, shutdown or Shutdown()
-    objective, program = objectives.of_run(config), programs.of_run(config)
+    objective, scaffold = objectives.of_run(config), scaffolds.of_run(config)
     samples = is_sampled(config) if samples is None else samples
     stages = build_stages(config, objective)  # first, so that a missing stage is reported before anything starts
     async with AsyncExitStack() as stack:
@@ -173,7 +173,7 @@ async def open_run(
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
         parts = RunParts.of(config, stages, problem_set, samples)
         places = await reserve_resources(config, progress.note, samples, parts.gate is not None)
-        asking = [stage.name for stage in stages if stage.used and stage.turn == "learner"]
+        asking = [stage.name for stage in stages if stage.used and stage.device == "learner"]
         refuse_asking_between(config, places.placement.sleeps, asking)
         usage = RunJudgeUsage(store)
         services = _services(stack, directory, usage, model, journal, writer, places, progress.note, parts)
@@ -182,9 +182,9 @@ async def open_run(
         progress.note(f"Starting {parts.describe(config.generator.engine)} ...")
         with ActorLogs(store.workspace / "actors.log", progress.note):
             await services.start(around, parts.judging, parts.scoring, places.placement.sleeps)
-        asked = partial(first_prompts, program, attempts=config.train.rollouts)
+        asked = partial(first_prompts, scaffold, attempts=config.train.rollouts)
         problem_set = await fit_training_prompts(problem_set, config, services.generator.encode, progress.note, asked)
-        await check_given(services.generator, config, problem_set.splits["train"], program)
+        await check_given(services.generator, config, problem_set.splits["train"], scaffold)
         durability = RunDurability(
             store,
             journal,

@@ -26,7 +26,7 @@ from raypoly.planning.dry_run import refuse_unfit
 from raypoly.planning.free_resources import existing_parent, this_machine
 from raypoly.planning.gpus import MemoryPeak, choose_device
 from raypoly.planning.memory_parts import format_bytes
-from raypoly.rollouts.scaffolds.run_programs import is_sampled
+from raypoly.rollouts.scaffolds.run_scaffolds import is_sampled
 from raypoly.run.crash import describe_error, root_cause
 from raypoly.run.run_identity import RunDirectory, resolve_run
 from workflows.liveness.shutdown import Shutdown, run_workflow

@@ -1,9 +1,9 @@
-"""The advantage estimator: from a group's verdicts, labels and other parts to rewards and advantages.
+"""The advantage estimator: from a group's verdicts, labels and other findings to rewards and advantages.
 
     trained = estimator.estimate(group, problem)          # TrainingGroup, as one group alone says
     ready = estimator.over_step(tasks, flows)             # those whose advantages are final, for the learner
 
-A group that is skipped, or of which a needed part is unknown, has advantages of zero; the batch's divisor stays.
+A group that is skipped, or of which a needed finding is unknown, has advantages of zero; the batch's divisor stays.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from raypoly.algorithms.objectives.behaviour import outcome_of, statements_of
 from raypoly.algorithms.objectives.objective_hooks import measures_of, needed_stages
 from raypoly.core.config import Config
 from raypoly.core.values import Draft, Float64, Group, Int32, Problem
-from raypoly.rollouts import scaffolds as programs
-from raypoly.verifier.rewards import group_rewards, reads_parts, reward_function
+from raypoly.rollouts import scaffolds
+from raypoly.verifier.rewards import group_rewards, reads_findings, reward_function
 from workflows.step.skipped_groups import skip_reason, sound_verdicts
 from workflows.step.training_group import TrainingGroup
 
@@ -30,12 +30,12 @@ class AdvantageEstimator:
     """Computes groups' rewards and advantages by a run's reward function and objective."""
 
     def __init__(self, config: Config, objective: Objective) -> None:
-        self._objective, self._program, self._reward = objective, programs.of_run(config), reward_function(config)
-        self._needed, self._reads_parts = needed_stages(objective), reads_parts(self._reward)
+        self._objective, self._scaffold, self._reward = objective, scaffolds.of_run(config), reward_function(config)
+        self._needed, self._reads_findings = needed_stages(objective), reads_findings(self._reward)
 
     def estimate(self, group: Group, problem: Problem) -> TrainingGroup:
         """The group with rewards and advantages, float64 [N] each. Rewards are NaN where the group is skipped, where
-        the reward function reads parts of which one is unknown, and where the objective reads none."""
+        the reward function reads findings of which one is unknown, and where the objective reads none."""
         if skip_reason(group) or self._reward_is_unknown(group):
             return TrainingGroup(group, np.full(group.size, np.nan), np.zeros(group.size), valued=False)
         rewards = self._rewards(group, problem)
@@ -47,7 +47,7 @@ class AdvantageEstimator:
         return TrainingGroup(group, rewards, advantages, measures_of(self._objective), of_drafts)
 
     def _rewards(self, group: Group, problem: Problem) -> Float64:
-        """float64 [N]: NaN where the objective reads none; empty for a program that solves nothing."""
+        """float64 [N]: NaN where the objective reads none; empty for a scaffold that solves nothing."""
         if not self._objective.reads_rewards or not group.size:
             return np.full(group.size, np.nan)
         return group_rewards(self._reward, problem, group.rollouts, sound_verdicts(group), _known(group))
@@ -59,7 +59,7 @@ class AdvantageEstimator:
         return all(map(group.knows, self._needed))
 
     def _reward_is_unknown(self, group: Group) -> bool:
-        return self._reads_parts and self._objective.reads_rewards and not all(map(group.knows, group.parts))
+        return self._reads_findings and self._objective.reads_rewards and not all(map(group.knows, group.findings))
 
     @property
     def over_batch(self) -> bool:
@@ -99,9 +99,9 @@ class AdvantageEstimator:
         return [replace(t, advantages=next(final)) if t.valued else t for t in groups]
 
     def _of_drafts(self, scored: ScoredGroup, advantages: Float64) -> Float64 | None:
-        """By the objective; else, for a program that credits drafts, those of the attempts that they led to."""
+        """By the objective; else, for a scaffold that credits drafts, those of the attempts that they led to."""
         found = self._objective.valued_drafts(scored)
-        if found is None and self._program.trains_drafts and scored.drafts:
+        if found is None and self._scaffold.trains_drafts and scored.drafts:
             return credited(scored.drafts, scored.draft_of, advantages)
         return found
 
@@ -120,7 +120,7 @@ class AdvantageEstimator:
             own_prompt=None if crossed is None else crossed.own_prompt,
             problem=group.problem_id,
             step=group.step,
-            parts=_known(group),
+            findings=_known(group),
             drafts=group.drafts,
             draft_of=group.draft_of,
         )
@@ -144,5 +144,5 @@ def _lengths(group: Group) -> list[int]:
 
 
 def _known(group: Group) -> Mapping[str, Any]:
-    """The parts that are known."""
-    return {name: part for name, part in group.parts.items() if group.knows(name)}
+    """The findings that are known."""
+    return {name: finding for name, finding in group.findings.items() if group.knows(name)}

@@ -1,11 +1,11 @@
 """Rollout submission: from a step's problems to groups of rollouts, each in the journal before anything else sees it.
 
-    submission = RolloutSubmission(config, program, services, commit, tasks, journal.step(step), watch)
+    submission = RolloutSubmission(config, scaffold, services, commit, tasks, journal.step(step), watch)
     futures = submission.groups(problems)              # a future a problem, filled as groups finish
 
 A submission is always whole and in slot order, so that batch composition, and with it rounding, repeats; what the
-journal holds already is not taken again. Where it holds all, nothing is submitted. The run's program says what the
-rollouts are sampled behind, and in how many rounds (`program_rounds.py`).
+journal holds already is not taken again. Where it holds all, nothing is submitted. The run's scaffold says what the
+rollouts are sampled behind, and in how many rounds (`scaffold_rounds.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.values import Draft, Group, Problem
-from raypoly.rollouts.scaffolds import Program
+from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.run.store.step_records import Drafted, Generated, Record, StepRecords
-from workflows.step.program_rounds import ProgramRounds
 from workflows.step.public_verdicts import public_verdicts
+from workflows.step.scaffold_rounds import ScaffoldRounds
 from workflows.step.services import Services
 from workflows.step.stopwatch import Stopwatch
 
@@ -33,7 +33,7 @@ class RolloutSubmission:
     """One step's submissions to the generator."""
 
     config: Config
-    program: Program
+    scaffold: Scaffold
     services: Services
     commit: Callable[[Record], Awaitable[None]]
     tasks: asyncio.TaskGroup
@@ -88,8 +88,8 @@ class RolloutSubmission:
         self, problems: Mapping[int, Problem], sampled: Mapping[int, asyncio.Future[Group]], attempt: int
     ) -> None:
         """Fill the futures that are not filled yet."""
-        rounds = ProgramRounds(
-            self.program,
+        rounds = ScaffoldRounds(
+            self.scaffold,
             self.generator,
             self.config,
             self.config.train.rollouts,

@@ -3,9 +3,9 @@
     verdicts = await skipped.verdicts(problem, group.size, lambda: scorers.score(problem, codes))
     reason = skip_reason(group)       # None where the group takes part in the update
 
-A skipped group has `infra` verdicts throughout, or a `Skipped` part of another stage, in the journal too: no reward, no
-gradient, and the batch's divisor stays. Where too many groups are skipped, the run ends before it commits another one
-(`run.max_set_aside`).
+A skipped group has `infra` verdicts throughout, or a `Skipped` finding of another stage, in the journal too: no
+reward, no gradient, and the batch's divisor stays. Where too many groups are skipped, the run ends before it commits
+another one (`run.max_set_aside`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def infra_reason(verdicts: Sequence[Verdict] | None) -> str | None:
 def skip_reason(group: Group) -> str | None:
     """Why a group is left out of the update: its tests can't be run, or a stage can't work on it; None where it is not
     left out."""
-    skipped = (part.reason for part in group.parts.values() if isinstance(part, Skipped))
+    skipped = (part.reason for part in group.findings.values() if isinstance(part, Skipped))
     reasons = (infra_reason(group.verdicts), draft_infra(group))
     return next(skipped, next((reason for reason in reasons if reason is not None), None))
 

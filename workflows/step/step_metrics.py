@@ -103,12 +103,12 @@ def metrics_row(
         "labelled_by": dict(Counter(t.group.labels.judge for t in groups if t.group.labels is not None)),
         "weight_digest": stats.weight_digest,
         **_measures(groups),
-        **_parts(groups, stages),
+        **_findings(groups, stages),
     }
 
 
 def _decoded(groups: Sequence[Group], times: Waterfall) -> dict[str, Any]:
-    """What was decoded: a second, and by role where a program has drafts."""
+    """What was decoded: a second, and by role where a scaffold has drafts."""
     found, seconds = [DecodedTokens.of_group(group) for group in groups], times.seconds.get("generate")
     roles = sorted({role for each in found for role in each.by_role})
     by_role = {role: sum(each.by_role.get(role, 0) for each in found) for role in roles}
@@ -120,12 +120,12 @@ def _decoded(groups: Sequence[Group], times: Waterfall) -> dict[str, Any]:
     }
 
 
-def _parts(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> dict[str, float | None]:
-    """Means of the numbers of the user's stages, and in how many groups their part is unknown."""
+def _findings(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> dict[str, float | None]:
+    """Means of the numbers of the user's stages, and in how many groups their finding is unknown."""
     found: dict[str, float | None] = {}
     for stage in (stage for stage in stages if stage.name not in ON_DISK):
-        name, asked = stage.name, [t.group for t in groups if stage.name in t.group.parts]
-        measured = [stage.measures(group.parts[name]) for group in asked if group.knows(name)]
+        name, asked = stage.name, [t.group for t in groups if stage.name in t.group.findings]
+        measured = [stage.measures(group.findings[name]) for group in asked if group.knows(name)]
         found[f"{name}/unknown"] = len(asked) - len(measured)
         for number in sorted({number for each in measured for number in each}):
             found[f"{name}/{number}"] = _mean(each[number] for each in measured if number in each)

@@ -17,7 +17,7 @@ import numpy as np
 from raypoly.core.config import Config
 from raypoly.core.seeds import derive
 from raypoly.core.values import Float32, Int32, Problem
-from workflows.step.program_rounds import encode_prompts
+from workflows.step.scaffold_rounds import encode_prompts
 from workflows.step.services import Services
 
 _WORRYING = {"float32": 0.02, "bfloat16": 0.1}

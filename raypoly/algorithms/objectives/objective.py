@@ -38,17 +38,17 @@ class ScoredGroup:
     """[N]: each program's normalised statements, empty if it does not parse (`behaviour.statements_of`)."""
     cross_logprobs: tuple[Float64, ...] | None = None
     """[N], each float64 [P, T]: log-probabilities of a rollout's T tokens behind each of the group's P distinct prompts
-    (one with the program `direct`), under the sampler's weights, after temperature."""
+    (one with the scaffold `direct`), under the sampler's weights, after temperature."""
     own_prompt: Int32 | None = None
     """int32 [N]: the index of each rollout's prompt among the P; given with `cross_logprobs`."""
     problem: str | None = None
     """The problem's id, for objectives that remember problems."""
     step: int | None = None
     """The training step, from 0."""
-    parts: Mapping[str, Any] = field(default_factory=dict)
-    """The parts of the group's stages by stage name (`raypoly.algorithms.group_stage`)."""
+    findings: Mapping[str, Any] = field(default_factory=dict)
+    """The findings of the group's stages by stage name (`raypoly.algorithms.group_stage`)."""
     drafts: tuple[Draft, ...] = ()
-    """[D]: what the program had written before the attempts."""
+    """[D]: what the scaffold had written before the attempts."""
     draft_of: Int32 | None = None
     """int32 [N]: the index of the draft that each attempt was made from; -1 for none."""
 
@@ -89,12 +89,12 @@ class Objective(ABC):
     Config: ClassVar[type[ObjectiveConfig]] = ObjectiveConfig
     needs: ClassVar[frozenset[str]] = frozenset()
     """Required fields of `ScoredGroup` (labels, lengths, outcomes, statements, cross_logprobs, problem, step), and
-    names of stages whose `parts` are required. A group with an unknown one has no gradient."""
+    names of stages whose `findings` are required. A group with an unknown one has no gradient."""
     loss: ClassVar[str | None] = None
     """The only loss that fits these advantages; None if any does."""
-    program: ClassVar[str | None] = None
-    """The program (`raypoly.rollouts.scaffolds`) that it trains with; None for any. If it samples nothing, the config
-    may name another one that samples nothing. Evaluations use `direct` unless the config names a program."""
+    scaffold: ClassVar[str | None] = None
+    """The scaffold (`raypoly.rollouts.scaffolds`) that it trains with; None for any. If it samples nothing, the config
+    may name another one that samples nothing. Evaluations use `direct` unless the config names a scaffold."""
     reads_rewards: ClassVar[bool] = True
     """Whether advantages depend on rewards. If not, none are asked for: they are unknown in the rows of metrics."""
     loss_defaults: ClassVar[Mapping[str, Any]] = {}
@@ -120,8 +120,8 @@ class Objective(ABC):
         term."""
         return True
 
-    def program_parameters(self) -> Mapping[str, Any]:
-        """The parameters of `program` that this objective owns, by key."""
+    def scaffold_parameters(self) -> Mapping[str, Any]:
+        """The parameters of `scaffold` that this objective owns, by key."""
         return {}
 
     def measures(self) -> Mapping[str, float]:
@@ -185,7 +185,7 @@ class Objective(ABC):
         own_prompt: ArrayLike | None = None,
         problem: str | None = None,
         step: int | None = None,
-        parts: Mapping[str, Any] | None = None,
+        findings: Mapping[str, Any] | None = None,
         drafts: Sequence[Draft] = (),
         draft_of: ArrayLike | None = None,
     ) -> ScoredGroup:
@@ -211,11 +211,11 @@ class Objective(ABC):
             own_prompt=own,
             problem=problem,
             step=step,
-            parts=parts or {},
+            findings=findings or {},
             drafts=tuple(drafts),
             draft_of=None if draft_of is None else np.asarray(draft_of, dtype=np.int32),
         )
-        missing = [need for need in sorted(self.needs) if getattr(group, need, group.parts.get(need)) is None]
+        missing = [need for need in sorted(self.needs) if getattr(group, need, group.findings.get(need)) is None]
         if missing:
             raise ValueError(f"{type(self).__name__} needs {', '.join(missing)}, and got none")
         given_N = {"lengths": tokens, "outcomes": outcomes, "statements": statements, "cross_logprobs": crossed}
@@ -226,7 +226,7 @@ class Objective(ABC):
 
     def valued(self, group: ScoredGroup) -> Float64:
         """`compute`, checked: float64 [N]. Raises `ValueError` where they are not N finite numbers."""
-        if not group.size:  # a program that solves nothing
+        if not group.size:  # a scaffold that solves nothing
             return np.zeros(0)
         return _finite_advantages(self, self.compute(group), group.size, "advantages")
 

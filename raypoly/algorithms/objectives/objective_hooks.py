@@ -14,7 +14,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 
 def needed_stages(objective: Objective) -> frozenset[str]:
-    """The stages of a group whose parts the objective needs: where one is unknown, the group has no gradient."""
+    """The stages of a group whose findings the objective needs: where one is unknown, the group has no gradient."""
     fields = {spec.name for spec in fields_of(ScoredGroup)}
     return frozenset(STAGE_OF.get(need, need) for need in objective.needs if need in STAGE_OF or need not in fields)
 

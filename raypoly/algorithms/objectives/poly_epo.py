@@ -1,7 +1,7 @@
 """Poly-EPO: the value of a set of rollouts is its mean reward times the diversity of its strategies.
 
 For a set G of n rollouts, f(G) = mean_{i in G} r_i * d(G), with d = |U|/n for the distinct non-degenerate
-strategies U in G, and 0 for |U| <= 1 (the gate). A rollout's advantage sums f(G) - mean f over the sets that
+strategies U in G, and 0 for |U| <= 1 (`require_two`). A rollout's advantage sums f(G) - mean f over the sets that
 contain it (arXiv 2604.17654; the code study's equations 1 to 3 and Algorithm 1).
 
 The sum over all C(N, n) sets is exact, in closed form (`polychromic.py`); tests compare it with enumeration. `batch`
@@ -13,9 +13,9 @@ labelled. A group of at most `set_size` rollouts is refused.
 When: problems with several working approaches, and coverage (pass@k) is worth some pass@1. Known to go wrong:
 
 - A prompt whose rollouts share one strategy has no gradient, however mixed its rewards. `floor: eps` gives it one:
-  f(G) = mean r * max(d, eps), where d is 0 for sets that the gate closes, also those of degenerate rollouts only.
+  f(G) = mean r * max(d, eps), where d is 0 for sets that `require_two` closes, also those of degenerate rollouts only.
   With `reduction: unit`, a group of one strategy then has eps times GRPO's advantage. A floor above the smallest d of
-  an open set (2/n; 1/n without the gate) would give sets of different d the same value, and is refused.
+  an open set (2/n; 1/n without `require_two`) would give sets of different d the same value, and is refused.
 - Wrong novelty is paid and the right majority punished: six right loops, one right comprehension and one wrong
   recursion get -0.28 each, +1.09 and +0.59 (n=4, unit). With `diversity_of: correct`, U holds strategies of rollouts
   with a reward above 0 only (any graded reward above 0 is correct): -0.19 each, +1.56 and -0.44.
@@ -43,13 +43,13 @@ class PolyEPOConfig(ObjectiveConfig):
         description="Over the sets that contain a rollout: `sum` (the paper), `mean`, or `unit`: "
         "sum * n / C(N-2, n-1), which equals GRPO's advantage times d where diversity d is constant.",
     )
-    gate: bool = Field(True, description="d = 0 for sets with one strategy; off: d = |U|/n always.")
+    require_two: bool = Field(True, description="d = 0 for sets with one strategy; off: d = |U|/n always.")
     floor: float | None = Field(
         None,
         gt=0,
         le=1,
         description="Sets count with at least this diversity, max(d, floor), so that a group of one strategy learns; "
-        "at most 2/set_size, 1/set_size without the gate. Empty: no floor.",
+        "at most 2/set_size, 1/set_size without require_two. Empty: no floor.",
     )
     diversity_of: Literal["all", "correct"] = Field(
         "all", description="Whose strategies count as diversity: `correct` are rollouts with a reward above 0."
@@ -58,10 +58,12 @@ class PolyEPOConfig(ObjectiveConfig):
     @field_validator("floor")
     @classmethod
     def _levels_nothing(cls, floor: float | None, info: ValidationInfo) -> float | None:
-        if floor is not None and "set_size" in info.data and "gate" in info.data:
-            open_sets = (2 if info.data["gate"] else 1) / info.data["set_size"]
+        if floor is not None and "set_size" in info.data and "require_two" in info.data:
+            open_sets = (2 if info.data["require_two"] else 1) / info.data["set_size"]
             if floor > open_sets:
-                raise ValueError(f"above {open_sets:g}, the least diversity that the gate lets through, it levels sets")
+                raise ValueError(
+                    f"above {open_sets:g}, the least diversity that require_two lets through, it levels sets"
+                )
         return floor
 
 
@@ -95,7 +97,7 @@ class PolyEPO(Objective):
         outside = degenerate_BN
         if self.config.diversity_of == "correct":
             outside = outside | (rewards_BN <= 0)
-        given = given_member(rewards_BN, labels_BN, outside, n, self.config.gate, self.config.floor)
+        given = given_member(rewards_BN, labels_BN, outside, n, self.config.require_two, self.config.floor)
         out: Float64 = (given - given.mean(axis=1, keepdims=True)) * _scale(N, n, self.config.reduction)
         return out
 

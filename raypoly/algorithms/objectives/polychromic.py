@@ -1,6 +1,6 @@
 """The mean of f over the sets that contain a rollout, in closed form, for B groups of N rollouts at once.
 
-    given_member(rewards_BN, labels_BN, outside_BN, n=4, gate=True)      # E[f(G) | i in G], float64 [B, N]
+    given_member(rewards_BN, labels_BN, outside_BN, n=4, require_two=True)      # E[f(G) | i in G], float64 [B, N]
 
 f(G) = mean_{i in G} r_i * d(G) with d = |U|/n for the strategies U in G (`poly_epo.py`). With i in G the other k = n-1
 members are drawn from the other M = N-1, so each term is a reward sum times q(S; M, k) = C(M-S, k)/C(M, k), the chance
@@ -89,15 +89,16 @@ def _clusters(rewards_BN: Float64, labels_BN: Int32, outside_BN: Bool) -> _Clust
 
 
 def given_member(
-    rewards_BN: Float64, labels_BN: Int32, outside_BN: Bool, n: int, gate: bool, floor: float | None = None
+    rewards_BN: Float64, labels_BN: Int32, outside_BN: Bool, n: int, require_two: bool, floor: float | None = None
 ) -> Float64:
     """E[f(G) | i in G] for every rollout i over all sets of size n, float64 [B, N]; `outside` have no strategy.
 
-    `gate`: f = 0 for sets of one strategy. `floor`: f(G) = mean r * max(d, floor). n is at most N, and N is at least 2.
+    `require_two`: f = 0 for sets of one strategy. `floor`: f(G) = mean r * max(d, floor). n is at most N, and N is at
+    least 2.
     """
     clusters = _clusters(rewards_BN, labels_BN, outside_BN)
     total = _each_strategy(clusters, n)
-    closed = _only_strategy(clusters, n) if gate else None
+    closed = _only_strategy(clusters, n) if require_two else None
     if closed is not None:
         total = total - closed
     if floor is not None:
@@ -126,7 +127,7 @@ def _each_strategy(clusters: _Clusters, n: int) -> Float64:
 
 
 def _only_strategy(clusters: _Clusters, n: int) -> Float64:
-    """E[(sum_{j in G} r_j) * 1[|U(G)| = 1] | i in G], float64 [B, N]: the part that the gate removes."""
+    """E[(sum_{j in G} r_j) * 1[|U(G)| = 1] | i in G], float64 [B, N]: the part that `require_two` removes."""
     r, p, q, q_beside = _draw(clusters, n)
     left_out = clusters.valid_B1 - clusters.own_size_BN
     out = _within(r, p, clusters.own_sum_BN + clusters.outside_sum_B1, q[left_out], q_beside[left_out])

@@ -13,7 +13,7 @@ from raypoly.core.values import Float64
 
 
 class Supervised(Objective):
-    program = "given"
+    scaffold = "given"
     loss = "policy_gradient"
     # nobody sampled the responses, so there is no ratio to correct by, which bf16 would bring otherwise
     loss_defaults: ClassVar[Mapping[str, Any]] = {"aggregation": "token_mean", "importance_cap": None}

@@ -1,6 +1,6 @@
 """UpSkill: a rollout is paid for being likely under its own skill and unlikely under the others.
 
-    rollout i is sampled behind "Strategy z_i | " + prompt,   z_i = 1 + i mod |Z|        (program `skills`)
+    rollout i is sampled behind "Strategy z_i | " + prompt,   z_i = 1 + i mod |Z|        (scaffold `skills`)
     r_mi = alpha * (log p(y | x, z_i) - log( (1/|Z|) * sum over z of p(y | x, z) ))
     A_i = R_i - mean R,  R_i = r_i + r_mi         divided by std R + 1e-6 with `std: sample`
 
@@ -49,7 +49,7 @@ class UpSkill(GRPO):
     Config = UpSkillConfig
     config: UpSkillConfig
     needs = frozenset({"cross_logprobs"})
-    program = "skills"
+    scaffold = "skills"
 
     def __init__(self, config: UpSkillConfig) -> None:
         super().__init__(config)
@@ -62,7 +62,7 @@ class UpSkill(GRPO):
                 f"{rollouts}: lower one or raise the other."
             )
 
-    def program_parameters(self) -> Mapping[str, int]:
+    def scaffold_parameters(self) -> Mapping[str, int]:
         return {"skills": self.config.skills}
 
     def compute(self, group: ScoredGroup) -> Float64:

@@ -31,7 +31,7 @@ def judged_groups(group: Group, size: int | None) -> list[Group]:
         return [group]
     verdicts = group.verdicts or ()
     parts = [slice(place, place + size) for place in range(0, group.size, size)]
-    return [replace(group, rollouts=group.rollouts[part], parts={"score": verdicts[part]}) for part in parts]
+    return [replace(group, rollouts=group.rollouts[part], findings={"score": verdicts[part]}) for part in parts]
 
 
 def joined_labels(found: Sequence[Labels | None]) -> Labels | None:

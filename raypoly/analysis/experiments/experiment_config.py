@@ -64,7 +64,7 @@ class ArmConfig(Section):
         (), description="Arms whose planners' plans, of the same seed, a gate is trained on too (puzzles)."
     )
     held_out: str | None = Field(
-        None, description="Rows that a gate is measured on, of other problems than those of program.rows."
+        None, description="Rows that a gate is measured on, of other problems than those of scaffold.rows."
     )
     least_pass: float = Field(0.0, ge=0, lt=1, description="An audit needs a larger share of tuples that passed.")
     least_density: float = Field(

@@ -98,8 +98,8 @@ class PlannedRun:
         config = begun_by(self.root.config, self.config)
         if not self.plans_of:
             return config
-        own = {key: value for key, value in config.program.model_dump().items() if key != "plans_of"}
-        return config.model_copy(update={"program": type(config.program).model_validate(own)})
+        own = {key: value for key, value in config.scaffold.model_dump().items() if key != "plans_of"}
+        return config.model_copy(update={"scaffold": type(config.scaffold).model_validate(own)})
 
     @property
     def weights(self) -> Path:
@@ -130,7 +130,7 @@ class PlannedRun:
     @property
     def keys(self) -> tuple[str, ...]:
         """The overrides that define the run, without its folder, and those of the runs that it needs."""
-        needs = {"model.path=": self.after, "gate.path=": self.gate, "program.plans_of=": self.plans_of}
+        needs = {"model.path=": self.after, "gate.path=": self.gate, "scaffold.plans_of=": self.plans_of}
         places = ("run.dir=", *(key for key, run in needs.items() if run))
         own = (text for text in self.overrides if not text.startswith(places))
         after = (f"after {text}" for text in self.after.keys) if self.after else ()

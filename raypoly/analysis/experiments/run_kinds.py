@@ -14,7 +14,7 @@ from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.recipes.cppo.gates.audit import PlanAudit
 from raypoly.recipes.cppo.gates.gate_folder import FILE, read_gate
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.run.run_identity import RunDirectory, resolve_run
 
 COMMANDS: Mapping[Kind, str] = {"audit": "audit-plans", "gate": "train-gate"}
@@ -39,7 +39,7 @@ def of_kind(kind: Kind, after: Path | None, gate: Path | None, plans_of: Sequenc
     if gate is not None:
         yield from ("gate.name=model", f"gate.path={gate}")
     if plans_of:
-        yield f"program.plans_of={json.dumps(list(map(str, plans_of)))}"
+        yield f"scaffold.plans_of={json.dumps(list(map(str, plans_of)))}"
     if kind in ("evaluate", "audit"):
         yield from ("train.steps=0", "train.schedule=constant", f"evaluate.every={int(kind == 'evaluate')}")
     if kind == "gate":
@@ -55,17 +55,17 @@ def resolve_with_gate(base: str | None, overrides: Sequence[str], gate: Path | N
 
 def check_kind(arm: ArmConfig, config: Config) -> None:
     """Raise `UsageError` where a run of the arm's kind can't work."""
-    program, rollouts = programs.of_run(config), config.train.rollouts
+    scaffold, rollouts = scaffolds.of_run(config), config.train.rollouts
     if arm.kind == "audit":
-        attempts = program.planned_drafts(rollouts) and program.planned_attempts(rollouts)
+        attempts = scaffold.planned_drafts(rollouts) and scaffold.planned_attempts(rollouts)
         if not attempts or "gate" not in needed_stages(objectives.of_run(config)):
             raise UsageError(
-                "kind: audit needs plans, attempts behind them and a gate: set program.name=tuple, objective.name=cppo "
-                "and no program.solve=false."
+                "kind: audit needs plans, attempts behind them and a gate: set scaffold.name=tuple, "
+                "objective.name=cppo and no scaffold.solve=false."
             )
-    if arm.kind == "gate" and not hasattr(program, "labelled") and arm.held_out is None:
+    if arm.kind == "gate" and not hasattr(scaffold, "labelled") and arm.held_out is None:
         raise UsageError(
-            "kind: gate is trained on labelled plans: set program.name=labelled_plans, or program.name=given and "
+            "kind: gate is trained on labelled plans: set scaffold.name=labelled_plans, or scaffold.name=given and "
             "held_out."
         )
 

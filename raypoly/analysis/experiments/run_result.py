@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raypoly.analysis.experiments.program_costs import ProgramCosts
+from raypoly.analysis.experiments.scaffold_costs import ScaffoldCosts
 from raypoly.analysis.metrics.block_pass_at_k import Select
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.analysis.reports.run_table import first_and_last, shown_ks
@@ -93,7 +93,7 @@ class RunResult:
     """What a run that audits found."""
     gate: Mapping[str, float] | None = None
     """How good the gate is that a run trained, on held-out plans, and its `tau`; None until it is accepted."""
-    costs: ProgramCosts | None = None
+    costs: ScaffoldCosts | None = None
     """Of the evaluation in `after`."""
 
     @property
@@ -181,7 +181,7 @@ def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | Non
         evaluation_seconds=math.fsum(e.get("seconds", 0.0) for e in evaluations) - paused,
         problems_before=numbers[0],
         problems_after=numbers[1],
-        costs=ProgramCosts.of(after, numbers[1].problems if numbers[1] else None),
+        costs=ScaffoldCosts.of(after, numbers[1].problems if numbers[1] else None),
     )
 
 

@@ -1,4 +1,4 @@
-"""Decoded tokens: what a program's rollouts cost by role, and pass@k by that cost.
+"""Decoded tokens: what a scaffold's rollouts cost by role, and pass@k by that cost.
 
     tokens = DecodedTokens.of([("plan", 131), ("solve", 1100), ("solve", 1200)])       # one problem
     tokens.by_role, tokens.total                                                       # {"plan": 131, ...}, 2431

@@ -79,17 +79,17 @@ class ProblemCounts:
         return type(self)(**kept)
 
     @classmethod
-    def of(cls, table: pa.Table, block: int = 1, program: str | None = None) -> Self | None:
+    def of(cls, table: pa.Table, block: int = 1, scaffold: str | None = None) -> Self | None:
         """From an evaluation's table of one row a sample; None where it keeps no verdicts.
 
-        `block`: how many samples were drawn jointly. `program`: whose samples, where the evaluation asked several;
+        `block`: how many samples were drawn jointly. `scaffold`: whose samples, where the evaluation asked several;
         default: its own.
         """
         if not set(table.column_names) >= set(_NEEDED):
             return None
         columns = [name for name in _KNOWN if name in table.column_names]
         problems: dict[str, list[dict[str, Any]]] = {}
-        for row in own_samples(table, program).select(columns).to_pylist():
+        for row in own_samples(table, scaffold).select(columns).to_pylist():
             problems.setdefault(row["problem_id"], []).append(row)
         found = [_count(rows) for rows in problems.values()]
         names = [name for name in cls.__dataclass_fields__ if name not in ("id", "blocks")]
@@ -108,11 +108,11 @@ def _blocks(rows: Sequence[Mapping[str, Any]], block: int) -> str:
     return " ".join("".join(letters[start : start + block]) for start in range(0, len(letters), block))
 
 
-def own_samples(table: pa.Table, program: str | None = None) -> pa.Table:
-    """The samples of a program, where an evaluation asked several; default: of the first, which its numbers are of."""
-    if "program" not in table.column_names or not table.num_rows:
+def own_samples(table: pa.Table, scaffold: str | None = None) -> pa.Table:
+    """The samples of a scaffold, where an evaluation asked several; default: of the first, which its numbers are of."""
+    if "scaffold" not in table.column_names or not table.num_rows:
         return table
-    return table.filter(pc.equal(table["program"], program or table["program"][0]))
+    return table.filter(pc.equal(table["scaffold"], scaffold or table["scaffold"][0]))
 
 
 def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

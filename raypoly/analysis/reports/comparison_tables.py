@@ -45,7 +45,7 @@ def comparison_tables(comparison: ArmComparison) -> dict[str, ReportTable]:
         name = "difference_since_start" if reference is BEFORE else f"difference_from_{reference}"
         found[name] = _differences(measured, reference)
     if (costs := cost_table(comparison)).rows:
-        found["programs"] = costs
+        found["scaffolds"] = costs
     if (parts := part_table(comparison)).rows:
         found["parts"] = parts
     if not measured and (pairs := _seed_pairs(comparison)).rows:
@@ -71,7 +71,7 @@ def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterat
     if early := [f"{run.arm}-s{run.seed} after {run.done} steps" for run in runs]:
         yield f"Ended early, at a plateau: {', '.join(early)}."
     if (costs := cost_table(comparison)).rows:
-        yield "**Programs**, as each arm was measured: means, and the range where there are several runs."
+        yield "**Scaffolds**, as each arm was measured: means, and the range where there are several runs."
         yield costs
     if (by_part := part_table(comparison)).rows:
         yield "**By part of the problems** (how many of them), after training, with the 95 % interval over problems."
@@ -129,24 +129,24 @@ def audit_parts_table(results: Sequence[RunResult]) -> ReportTable:
 
 
 def cost_table(comparison: ArmComparison) -> ReportTable:
-    """What each arm's program costs; no rows where all arms are measured by `direct`."""
+    """What each arm's scaffold costs; no rows where all arms are measured by `direct`."""
     by_arm = {arm.name: [run.costs for run in arm.runs if run.costs is not None] for arm in comparison.arms}
     known = {name: found for name, found in by_arm.items() if found}
     every = [costs for found in known.values() for costs in found]
-    if not any(costs.program != "direct" for costs in every):
+    if not any(costs.scaffold != "direct" for costs in every):
         return ReportTable((), [])
     k = next((k for k in ("4", "2", "1") if all(k in costs.pass_per_10k for costs in every)), "1")
     rows = [
         (
             name,
-            " ".join(dict.fromkeys(costs.program for costs in found)),
+            " ".join(dict.fromkeys(costs.scaffold for costs in found)),
             f"{mean(costs.tokens for costs in found):,.0f}",
             spread_cell(SeedSpread.of(costs.pass_per_10k.get(k) for costs in found), decimals=1),
             *(spread_cell(SeedSpread.of(getattr(costs, key) for costs in found)) for key in _COSTS),
         )
         for name, found in known.items()
     ]
-    head = ("", "program", "tokens a problem", f"pass@{k} per 10k tokens", *(key.replace("_", " ") for key in _COSTS))
+    head = ("", "scaffold", "tokens a problem", f"pass@{k} per 10k tokens", *(key.replace("_", " ") for key in _COSTS))
     return ReportTable(head, rows, range(2, 7))
 
 

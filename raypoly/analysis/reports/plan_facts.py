@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from raypoly.core.config import Config
 from raypoly.core.values import Draft
 from raypoly.recipes.cppo import gates
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.plan_contract import Plan, read_plan
 from raypoly.run.store.draft_columns import DRAFT_OF, drafts_alone, drafts_of
 from raypoly.strategies.planned_strategy import is_followed
@@ -39,9 +39,9 @@ _NO_METHOD = "its plan has no method here"
 
 @dataclass(frozen=True)
 class PlanReader:
-    """Reads drafts as the run's program and gate do."""
+    """Reads drafts as the run's scaffold and gate do."""
 
-    program: programs.Program
+    scaffold: scaffolds.Scaffold
     attempts: int
     """N, those of a group."""
     contract: bool
@@ -49,16 +49,16 @@ class PlanReader:
 
     @classmethod
     def of(cls, config: Config) -> PlanReader:
-        """Raises `UsageError` where the program can't be built: a file of the user's may be gone."""
-        return cls(programs.of_run(config), config.train.rollouts, config.gate.name in gates.KNOWN)
+        """Raises `UsageError` where the scaffold can't be built: a file of the user's may be gone."""
+        return cls(scaffolds.of_run(config), config.train.rollouts, config.gate.name in gates.KNOWN)
 
     def plan(self, draft: Draft) -> Plan:
         cut = draft.rollout.finish_reason == "length"
-        return read_plan(draft.rollout.text, self.program.methods_of_plan, cut=cut)
+        return read_plan(draft.rollout.text, self.scaffold.methods_of_plan, cut=cut)
 
     def methods(self, drafts: Sequence[Draft], attempts: int) -> Sequence[str | None] | None:
-        """Of each attempt of a group; None where the program tells attempts no methods."""
-        found = self.program.methods(drafts, self.attempts)
+        """Of each attempt of a group; None where the scaffold tells attempts no methods."""
+        found = self.scaffold.methods(drafts, self.attempts)
         return found if found is not None and len(found) == attempts else None
 
 

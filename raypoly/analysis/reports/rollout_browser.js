@@ -192,7 +192,7 @@
       ofDrafts && [`${rows.tokens[row].toLocaleString("en")} tokens`, name("cut", row)].filter(Boolean).join(", "),
       ofDrafts && short("reward ", rows.reward[row]),
       value === null ? "" : `advantage ${value < 0 ? "" : "+"}${value.toFixed(3)}`,
-      rows.program && name("program", row) && `program ${name("program", row)}`,
+      rows.scaffold && name("scaffold", row) && `scaffold ${name("scaffold", row)}`,
       `${name("source", row)}, step ${rows.step[row]}`,
       at("run").options.length > 2 && name("run", row),
     ];

@@ -28,9 +28,9 @@ STEPS = 50
 """The most training steps that are read for a page."""
 _COLUMNS = (
     *("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label", "degenerate", "advantage"),
-    "program",
+    "scaffold",
 )
-_KINDS = ("status", "strategy", "role", "program", ACCEPTED)
+_KINDS = ("status", "strategy", "role", "scaffold", ACCEPTED)
 """What rows are drawn from by turns."""
 _OF_DRAFTS = ("role", "slot", "place", "parent", "tokens", "cut", "made", *PLAN_FACTS)
 _TOKENIZER = "model/tokenizer.json"
@@ -44,7 +44,7 @@ class RolloutSample:
     rows: Sequence[Mapping[str, Any]]
     """`problem, prompt, text, status, detail, strategy, label, advantage, step, source`; None where unknown. `label` is
     the judge's, as text; `source` is "training" or the evaluation's split. Of steps with drafts also what `draft_facts`
-    and `plan_facts` say, of evaluations by several programs `program`."""
+    and `plan_facts` say, of evaluations by several scaffolds `scaffold`."""
     said: Sequence[str]
 
 
@@ -140,7 +140,7 @@ def _reader(run: RunFiles, said: list[str]) -> PlanReader | None:
     try:
         return PlanReader.of(run.config)
     except UsageError as error:
-        said.append(f"The methods of plans are not shown, since the run's program can't be built here: {error}")
+        said.append(f"The methods of plans are not shown, since the run's scaffold can't be built here: {error}")
         return None
 
 
@@ -173,7 +173,7 @@ def _named(row: Mapping[str, Any], decode: Callable[[Sequence[int]], str]) -> di
         "advantage": row.get("advantage"),
         "step": row["step"],
         "source": row["source"],
-        **{name: row[name] for name in (*_OF_DRAFTS, "program") if name in row},
+        **{name: row[name] for name in (*_OF_DRAFTS, "scaffold") if name in row},
     }
 
 

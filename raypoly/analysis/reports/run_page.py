@@ -29,7 +29,7 @@ from raypoly.core.visible_text import html_text
 from raypoly.run.run_files import FIGURE, REPORT, RunFiles
 from raypoly.run.sinks import MEASURES
 
-_PROGRAMS = ("programs", "program_differences")
+_SCAFFOLDS = ("scaffolds", "scaffold_differences")
 _TIME_HEAD = ("stage", "seconds at work", "waited for", "share")
 _MEASURE_HEAD = ("", f"first {SMOOTHING} steps", f"last {SMOOTHING} steps", "least", "most")
 
@@ -62,7 +62,7 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None, o
     if run.evaluations:
         console.print()
         console.print(tables.get("results", "Not evaluated on the test split yet."))
-        for name in _PROGRAMS:
+        for name in _SCAFFOLDS:
             if name in tables:
                 console.print(tables[name])
         if note := results_note(run.summary):
@@ -85,7 +85,7 @@ def run_tables(run: RunFiles) -> dict[str, ReportTable]:
     """The page's tables of what was measured, by name; those that have rows."""
     found = {
         "results": results_table(run.summary),
-        **dict(zip(_PROGRAMS, run_programs(run), strict=False)),
+        **dict(zip(_SCAFFOLDS, run_scaffolds(run), strict=False)),
         "later": later_table({run.name: run}),
         "times": ReportTable(_TIME_HEAD, time_rows(run.summary.get("stage_seconds", {}), run.rows)),
         "drafts": role_table(run.rows),
@@ -118,7 +118,7 @@ def _body(run: RunFiles) -> str:
             _head(run),
             charts(run_panels(run)),
             section("Before and after", _results(summary)),
-            section("Programs", *(table.html() for table in run_programs(run))),
+            section("Scaffolds", *(table.html() for table in run_scaffolds(run))),
             section("Measured again by raypoly evaluate", later_section({run.name: run})),
             section("Where the time went", _times(summary.get("stage_seconds", {}), run.rows)),
             section("Drafts and attempts", _roles(run.rows)),
@@ -137,20 +137,20 @@ def _body(run: RunFiles) -> str:
     )
 
 
-def run_programs(run: RunFiles) -> list[ReportTable]:
-    """The tables of `program_tables` of the run's last evaluation of the test split; none where it asked directly, or
+def run_scaffolds(run: RunFiles) -> list[ReportTable]:
+    """The tables of `scaffold_tables` of the run's last evaluation of the test split; none where it asked directly, or
     where its samples can't be read, which the browser of rollouts says."""
     before, after = first_and_last(run.summary)
     last = after or before
-    if last is None or "program" not in last:
+    if last is None or "scaffold" not in last:
         return []
-    from raypoly.analysis.evaluation.program_tables import program_tables  # brings scipy
+    from raypoly.analysis.evaluation.scaffold_tables import scaffold_tables  # brings scipy
 
     try:
         samples = run.samples(last["step"], "test")
     except (CorruptData, StorageError, UsageError):
         return []
-    return program_tables(last, samples)
+    return scaffold_tables(last, samples)
 
 
 def later_section(runs: Mapping[str, RunFiles]) -> str:

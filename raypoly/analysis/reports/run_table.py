@@ -64,25 +64,25 @@ def results_note(summary: Mapping[str, Any]) -> str:
 
 
 def later_table(runs: Mapping[str, RunFiles]) -> ReportTable:
-    """What `raypoly evaluate --run` measured, by the runs' names: a row each, and one for each program of those that
+    """What `raypoly evaluate --run` measured, by the runs' names: a row each, and one for each scaffold of those that
     had several. A dash where a file is damaged."""
     later = [
         (run, name, {**found, **measured})
         for run, files in runs.items()
         for name, found in files.later_evaluations
-        for measured in (found, *found.get("programs", ()))
+        for measured in (found, *found.get("scaffolds", ()))
     ]
     ks = shown_ks(found.get("pass_at_k", {}) for _, _, found in later)
-    named = any("program" in found for _, _, found in later)
+    named = any("scaffold" in found for _, _, found in later)
     keys = ["step", "split", "samples", "problems"]
     rows = []
     for run, name, found in later:
         curve = found.get("pass_at_k", {})
         facts = [str(found.get(key, DASH)) for key in keys]
-        program = [str(found.get("program", "direct" if found else DASH))] * named
+        scaffold = [str(found.get("scaffold", "direct" if found else DASH))] * named
         values = [*(curve.get(k) for k in ks), found.get("strategies_correct")]
-        rows.append((*[run] * (len(runs) > 1), name, *program, *facts, *map(number, values)))
-    heads = [*["run"] * (len(runs) > 1), "file", *["program"] * named, *keys]
+        rows.append((*[run] * (len(runs) > 1), name, *scaffold, *facts, *map(number, values)))
+    heads = [*["run"] * (len(runs) > 1), "file", *["scaffold"] * named, *keys]
     return ReportTable((*heads, *(f"pass@{k}" for k in ks), _COUNT), rows, range(len(heads), len(heads) + len(ks) + 1))
 
 

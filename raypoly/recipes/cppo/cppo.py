@@ -8,7 +8,7 @@ Coordinated Pass@K Policy Optimization, arXiv 2605.27000, equations 8 to 12. `re
 gate` leaves the outcome out (the warm-up: no attempt is needed). `solver_scope: group` compares an attempt with all of
 the group. A weight of 0 leaves a region out: it has no rows, and so no KL term either.
 
-Needs drafts (`program.name=tuple`) and the stage `gate`. When: attempts should differ by plan, not by chance.
+Needs drafts (`scaffold.name=tuple`) and the stage `gate`. When: attempts should differ by plan, not by chance.
 Known to go wrong: without the gate plans repeat themselves or hold code; a solver that is punished behind wrong methods
 learns to ignore methods (`followed` of an evaluation); if no plan is accepted or no attempt passes, the planner has no
 gradient.
@@ -92,7 +92,7 @@ class CPPO(Objective):
     def plan_rewards(self, group: ScoredGroup) -> Float64:
         """R_plan, float64 [D] (equation 10)."""
         kind = self.config.reward
-        accepted = None if kind == "outcome" else np.asarray(group.parts["gate"]["accepted"], np.float64)
+        accepted = None if kind == "outcome" else np.asarray(group.findings["gate"]["accepted"], np.float64)
         if kind == "gate":
             assert accepted is not None
             return accepted
@@ -113,8 +113,8 @@ def plan_shares(group: ScoredGroup) -> Mapping[str, float]:
     if group.draft_of is not None and len(set(group.draft_of.tolist()) - {-1}) == len(group.drafts):
         solved = plan_outcomes(group) > 0
         found["solved"] = solved.tolist()
-        if "gate" in group.parts:
-            accepted = np.asarray(group.parts["gate"]["accepted"], bool)
+        if "gate" in group.findings:
+            accepted = np.asarray(group.findings["gate"]["accepted"], bool)
             for name, own in (("accepted", accepted), ("rejected", ~accepted)):
                 found |= {f"{name}_solved": (own & solved).tolist(), f"{name}_failed": (own & ~solved).tolist()}
     return {name: sum(own) / len(own) for name, own in found.items() if own}
@@ -127,7 +127,7 @@ def plan_outcomes(group: ScoredGroup, kind: str = "product") -> Float64:
     behind = [group.rewards[group.draft_of == place] for place in range(len(group.drafts))]
     if not all(len(rewards) for rewards in behind):
         raise UsageError(
-            f"objective.reward={kind} needs attempts behind each plan, and the program gave none: set "
-            "program.solve=true, or objective.reward=gate."
+            f"objective.reward={kind} needs attempts behind each plan, and the scaffold gave none: set "
+            "scaffold.solve=true, or objective.reward=gate."
         )
     return np.array([rewards.max() for rewards in behind])

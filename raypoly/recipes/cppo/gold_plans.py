@@ -16,10 +16,10 @@ from raypoly.data.puzzles.puzzle_language import Puzzle
 from raypoly.data.puzzles.puzzle_plans import gold_tuple, method
 from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_solution
 from raypoly.recipes.cppo.tuple_prompts import plan_prompt, solver_prompt
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 
-class GoldPlansConfig(ProgramConfig):
+class GoldPlansConfig(ScaffoldConfig):
     methods: int = Field(4, ge=1, le=len(STRATEGIES), description="K, the methods of a plan.")
     replay: float = Field(
         0.0, ge=0, le=1, description="Share of right solutions, each behind a method of its strategy, instead of plans."
@@ -27,7 +27,7 @@ class GoldPlansConfig(ProgramConfig):
     plan_template: str | None = Field(None, description="Your own prompt for plans, as for `tuple`.")
 
 
-class GoldPlans(Program):
+class GoldPlans(Scaffold):
     Config = GoldPlansConfig
     config: GoldPlansConfig
     samples = False
@@ -52,6 +52,6 @@ def puzzle_or_refuse(problem: Problem) -> Puzzle:
     if puzzle is None:
         raise UsageError(
             f"{problem.id} is no puzzle, and plans are known by construction for puzzles alone: give rows of your own "
-            "by program.name=given."
+            "by scaffold.name=given."
         )
     return puzzle

@@ -21,10 +21,10 @@ from raypoly.recipes.cppo.gates.gate_rows import LabelledPlan
 from raypoly.recipes.cppo.gates.written_plans import written_plans
 from raypoly.recipes.cppo.gold_plans import puzzle_or_refuse
 from raypoly.rollouts.scaffolds.plan_contract import read_plan
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 
-class LabelledPlansConfig(ProgramConfig):
+class LabelledPlansConfig(ScaffoldConfig):
     methods: int = Field(4, ge=2, le=len(STRATEGIES), description="K, the methods of a plan.")
     plans_of: tuple[str, ...] = Field(
         (),
@@ -33,7 +33,7 @@ class LabelledPlansConfig(ProgramConfig):
     )
 
 
-class LabelledPlans(Program):
+class LabelledPlans(Scaffold):
     Config = LabelledPlansConfig
     config: LabelledPlansConfig
     samples = False
@@ -77,7 +77,7 @@ class LabelledPlans(Program):
     def check(self, attempts: int) -> None:
         if attempts % 2:
             raise UsageError(
-                f"program.name=labelled_plans gives as many valid plans as others, and train.rollouts={attempts} is "
+                f"scaffold.name=labelled_plans gives as many valid plans as others, and train.rollouts={attempts} is "
                 "odd: make it even."
             )
 

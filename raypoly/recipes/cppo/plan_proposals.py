@@ -197,7 +197,7 @@ def plan_of(methods: Sequence[str]) -> str:
 
 
 def encode_plans(outcomes: Sequence[PlanOutcome], methods: int) -> bytes:
-    """The gold plans as rows for the program `given`, JSON lines: `problem`, `prompt`, `response`, and all kept
+    """The gold plans as rows for the scaffold `given`, JSON lines: `problem`, `prompt`, `response`, and all kept
     `methods`."""
     rows = (
         {"problem": it.problem_id, "prompt": it.prompt, "response": plan, "methods": it.kept}

@@ -15,10 +15,10 @@ from raypoly.core.errors import UsageError
 from raypoly.core.values import Draft, Problem
 from raypoly.recipes.cppo.tuple_prompts import plan_prompt, solver_prompt
 from raypoly.rollouts.scaffolds.plan_contract import read_plan
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 
-class TuplePlansConfig(ProgramConfig):
+class TuplePlansConfig(ScaffoldConfig):
     methods: int = Field(4, ge=1, le=26, description="K, the methods of a plan. It divides the attempts.")
     plan_tokens: int = Field(256, ge=1, description="Longest plan, in tokens.")
     history: Literal["joint", "iid"] = Field(
@@ -37,7 +37,7 @@ class TuplePlansConfig(ProgramConfig):
     )
 
 
-class TuplePlans(Program):
+class TuplePlans(Scaffold):
     Config = TuplePlansConfig
     config: TuplePlansConfig
 
@@ -60,7 +60,7 @@ class TuplePlans(Program):
         return attempts if self.config.solve else 0
 
     @property
-    def measured(self) -> Program:
+    def measured(self) -> Scaffold:
         found = type(self)(self.config.model_copy(update={"solve": True}))
         found.chat_template = self.chat_template
         return found
@@ -68,13 +68,13 @@ class TuplePlans(Program):
     def check(self, attempts: int) -> None:
         if attempts % self.config.methods:
             raise UsageError(
-                f"program.methods={self.config.methods} does not divide {attempts} attempts (train.rollouts, or the "
+                f"scaffold.methods={self.config.methods} does not divide {attempts} attempts (train.rollouts, or the "
                 "samples of an evaluation): change one of them."
             )
 
     def check_training(self) -> None:
         if self.config.history == "iid":
-            raise UsageError("program.history=iid is for evaluation: train with program.history=joint.")
+            raise UsageError("scaffold.history=iid is for evaluation: train with scaffold.history=joint.")
 
     @property
     def methods_of_plan(self) -> int:

@@ -1,4 +1,4 @@
-"""The prompts of the program `tuple`: that of a plan, and that of an attempt behind a method of it."""
+"""The prompts of the scaffold `tuple`: that of a plan, and that of an attempt behind a method of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from raypoly.rollouts.scaffolds.prompt_writing import own_prompt, shown, with_in
 
 
 def plan_prompt(problem: Problem, methods: int, file: str | None, render: Render) -> str:
-    """It asks for a plan of K = `methods` methods. `file`: the user's own template (`program.plan_template`).
+    """It asks for a plan of K = `methods` methods. `file`: the user's own template (`scaffold.plan_template`).
 
     Raises `UsageError` as `own_prompt`.
     """

@@ -1,10 +1,10 @@
-"""Programs: how a problem's attempts are asked for, in training and in evaluation (docs/programs.md).
+"""Scaffolds: how a problem's attempts are asked for, in training and in evaluation (docs/scaffolds.md).
 
-    program = of_run(config)
-    program.ask(problem, drafts=(), attempts=8)
+    scaffold = of_run(config)
+    scaffold.ask(problem, drafts=(), attempts=8)
 
 To add one, write a file like `direct.py` and name it in KNOWN, or keep it outside the tree and set
-`program.name=package.module:Class`.
+`scaffold.name=package.module:Class`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from raypoly.algorithms import objectives
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import load_configured_plugin, load_plugin
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 KNOWN: Mapping[str, str] = {
     "direct": "raypoly.rollouts.scaffolds.direct:Direct",
@@ -33,40 +33,40 @@ KNOWN: Mapping[str, str] = {
     "labelled_plans": "raypoly.recipes.cppo.labelled_plans:LabelledPlans",
 }
 
-__all__ = ["KNOWN", "Ask", "Program", "ProgramConfig", "build", "name_of_run", "of_run"]
+__all__ = ["KNOWN", "Ask", "Scaffold", "ScaffoldConfig", "build", "name_of_run", "of_run"]
 
 
-def build(name: str, chat_template: str | None = None, **params: Any) -> Program:
-    """The program of this name with these parameters. `UsageError` names an unknown or wrong parameter."""
-    built: Program = load_configured_plugin(name, KNOWN, "program", params)
+def build(name: str, chat_template: str | None = None, **params: Any) -> Scaffold:
+    """The scaffold of this name with these parameters. `UsageError` names an unknown or wrong parameter."""
+    built: Scaffold = load_configured_plugin(name, KNOWN, "scaffold", params)
     built.chat_template = chat_template
     return built
 
 
 def name_of_run(config: Config) -> str:
-    """`program.name`, or else the program of the objective, or else `direct`.
+    """`scaffold.name`, or else the scaffold of the objective, or else `direct`.
 
-    Raises `UsageError` where the objective needs another program than the config names.
+    Raises `UsageError` where the objective needs another scaffold than the config names.
     """
-    wanted = objectives.of_run(config).program
-    given = config.program.name
+    wanted = objectives.of_run(config).scaffold
+    given = config.scaffold.name
     if wanted is not None and given not in (None, wanted) and any(_samples(name) for name in (wanted, given)):
         raise UsageError(
-            f"objective.name={config.objective.name} trains with program.name={wanted}, not with program.name={given}: "
-            "leave program.name out."
+            f"objective.name={config.objective.name} trains with scaffold.name={wanted}, not with "
+            f"scaffold.name={given}: leave scaffold.name out."
         )
     return given or wanted or "direct"
 
 
 def _samples(name: str) -> bool:
-    sampling: bool = load_plugin(name, KNOWN, "program.name").samples
+    sampling: bool = load_plugin(name, KNOWN, "scaffold.name").samples
     return sampling
 
 
-def of_run(config: Config) -> Program:
-    """The program that a run's config trains with. Raises `UsageError` as `build` and `name_of_run` do."""
+def of_run(config: Config) -> Scaffold:
+    """The scaffold that a run's config trains with. Raises `UsageError` as `build` and `name_of_run` do."""
     name, objective = name_of_run(config), objectives.of_run(config)
-    params = config.program.parameters
-    if name == objective.program:
-        params |= objective.program_parameters()
+    params = config.scaffold.parameters
+    if name == objective.scaffold:
+        params |= objective.scaffold_parameters()
     return build(name, config.problems.chat_template, **params)

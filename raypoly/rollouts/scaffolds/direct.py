@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from raypoly.core.values import Draft, Problem
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
 from raypoly.rollouts.scaffolds.prompt_writing import from_file, with_instruction
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 
-class DirectConfig(ProgramConfig):
+class DirectConfig(ScaffoldConfig):
     template: str | None = Field(
         None, description="Your own prompt: a text file with {statement} and perhaps {signature} (docs/data.md)."
     )
 
 
-class Direct(Program):
+class Direct(Scaffold):
     """Independent attempts behind one prompt. Subclasses name an `instruction`."""
 
     Config = DirectConfig
@@ -27,7 +27,7 @@ class Direct(Program):
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
         if self.config.template is not None:
-            return [Ask(from_file(problem, self.config.template, "program.template", self.render), count=attempts)]
+            return [Ask(from_file(problem, self.config.template, "scaffold.template", self.render), count=attempts)]
         if self.instruction is None:
             return [Ask(problem.prompt, count=attempts)]
         return [Ask(with_instruction(problem, self.instruction), count=attempts)]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from raypoly.core.values import Draft, Problem
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
 from raypoly.rollouts.scaffolds.prompt_writing import with_instruction
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 
-class FixedStrategyConfig(ProgramConfig):
+class FixedStrategyConfig(ScaffoldConfig):
     sentences: tuple[str, ...] = Field(
         (
             "Use a loop that builds the result step by step.",
@@ -24,7 +24,7 @@ class FixedStrategyConfig(ProgramConfig):
     )
 
 
-class FixedStrategy(Program):
+class FixedStrategy(Scaffold):
     """N attempts behind n sentences in turn. Sentences are asked in blocks of n."""
 
     Config = FixedStrategyConfig

@@ -23,7 +23,7 @@ from raypoly.core.values import ATTEMPT, Draft, Problem, TestSuite
 from raypoly.data.formats.row_fields import Identifier, error_reason
 from raypoly.data.formats.row_files import files_of, rows_of
 from raypoly.data.templates import PLAIN, Render, chat_renderer
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 _RESPONSES = "responses"
 """The key of a problem's metadata that holds its responses, as JSON."""
@@ -67,7 +67,7 @@ class _Row(BaseModel):
         return render([message.model_dump() for message in asked]), answer
 
 
-class GivenConfig(ProgramConfig):
+class GivenConfig(ScaffoldConfig):
     rows: str = Field(
         min_length=1,
         description="The responses: a file of rows, JSON lines or Parquet, a folder of such files, or a pattern. Each "
@@ -76,7 +76,7 @@ class GivenConfig(ProgramConfig):
     )
 
 
-class Given(Program):
+class Given(Scaffold):
     Config = GivenConfig
     config: GivenConfig
     samples = False
@@ -84,7 +84,7 @@ class Given(Program):
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
         if _RESPONSES not in problem.metadata:
             raise UsageError(
-                f"{problem.id} is no problem of program.rows={self.config.rows}, so nothing is given for it."
+                f"{problem.id} is no problem of scaffold.rows={self.config.rows}, so nothing is given for it."
             )
         return [Ask(problem.prompt, ATTEMPT, text=said) for said in json.loads(problem.metadata[_RESPONSES])]
 
@@ -93,7 +93,7 @@ class Given(Program):
             if (count := len(json.loads(problem.metadata[_RESPONSES]))) != attempts:
                 few = "1 response" if count == 1 else f"{count} responses"
                 raise UsageError(
-                    f"program.rows={self.config.rows} has {few} to {problem.id}, and train.rollouts={attempts}: set "
+                    f"scaffold.rows={self.config.rows} has {few} to {problem.id}, and train.rollouts={attempts}: set "
                     f"train.rollouts={count}; every problem needs as many."
                 )
 
@@ -105,7 +105,7 @@ class Given(Program):
         files = files_of(Path(self.config.rows).expanduser())
         stamps = tuple((file, file.stat().st_mtime_ns) for file in files if file.is_file())
         if len(stamps) < len(files):
-            raise UsageError(f"program.rows={self.config.rows} is not a file.")
+            raise UsageError(f"scaffold.rows={self.config.rows} is not a file.")
         return _problems(stamps, self.config.rows, self.chat_template)
 
     @property
@@ -140,7 +140,7 @@ def _problems(files: Sequence[tuple[Path, int]], name: str, chat_template: str |
                 )
             same.responses.append(response)
     if not found:
-        raise UsageError(f"program.rows={name} has no rows.")
+        raise UsageError(f"scaffold.rows={name} has no rows.")
     return tuple(
         Problem(key, it.prompt, "", TestSuite("none", ""), source=name, metadata={_RESPONSES: json.dumps(it.responses)})
         for key, it in found.items()
@@ -165,7 +165,7 @@ def _renderer(name: str, chat_template: str | None) -> Render:
     def render(messages: Any) -> str:
         if chat_template is None:
             raise UsageError(
-                f"program.rows={name} has messages, which need problems.chat_template: the folder or hub id of the "
+                f"scaffold.rows={name} has messages, which need problems.chat_template: the folder or hub id of the "
                 f"tokenizer whose chat template makes prompts of them, or {PLAIN} for their texts alone."
             )
         if not made:

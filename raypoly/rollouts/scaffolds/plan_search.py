@@ -10,20 +10,20 @@ from itertools import chain, combinations, islice
 from pydantic import Field
 
 from raypoly.core.values import Draft, Problem
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
 from raypoly.rollouts.scaffolds.prompt_writing import own_prompt, shown, with_instruction
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,3}[.):]|O\d{1,3}[.:])\s+(?P<text>\S.*?)\s*$")
 
 
-class PlanSearchConfig(ProgramConfig):
+class PlanSearchConfig(ScaffoldConfig):
     observations: int = Field(4, ge=1, le=64, description="Observations to ask for, in one response.")
     order: int = Field(2, ge=1, description="Most observations in a subset.")
     plans: int = Field(8, ge=1, description="Subsets, each with further observations and a plan. Attempts take turns.")
     plan_tokens: int = Field(256, ge=1, description="Longest response that is no attempt, in tokens.")
 
 
-class PlanSearch(Program):
+class PlanSearch(Scaffold):
     Config = PlanSearchConfig
     config: PlanSearchConfig
 

@@ -1,4 +1,4 @@
-"""What programs write into prompts: an instruction within a problem's own prompt, or a prompt of their own.
+"""What scaffolds write into prompts: an instruction within a problem's own prompt, or a prompt of their own.
 
     with_instruction(problem, "Use recursion.")                 # the statement, the instruction, how to answer
     own_prompt(problem, "tuple_plan", None, render, methods="4")    # templates/tuple_plan.txt, or the user's file
@@ -37,7 +37,7 @@ def own_prompt(problem: Problem, name: str, file: str | None, render: Render, **
     `{statement}` and `{signature}` and these values. Where responses go on with the prompt's code, it is a short one
     in comments. Raises `UsageError` as `load_template`."""
     if file is not None:
-        return from_file(problem, file, f"program.{name}_template", render, **values)
+        return from_file(problem, file, f"scaffold.{name}_template", render, **values)
     template = _beside(f"{name}_completion" if problem.answer == "completion" else name)
     return fill_prompt(problem, template, render, **values)
 

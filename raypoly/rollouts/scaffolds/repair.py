@@ -14,15 +14,15 @@ from typing import Literal
 from pydantic import Field
 
 from raypoly.core.values import ATTEMPT, Draft, Problem
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
 from raypoly.rollouts.scaffolds.prompt_writing import from_file, shown, with_instruction
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 from raypoly.verifier.code_extraction import find_code
 
 _LONGEST = 400
 """Characters of an input or a result that are shown."""
 
 
-class RepairConfig(ProgramConfig):
+class RepairConfig(ScaffoldConfig):
     turns: int = Field(1, ge=1, le=16, description="Most further tries behind a failed one.")
     show: Literal["failure", "status"] = Field(
         "failure", description="Show the first public test that failed (`failure`), or only how the program ended."
@@ -38,7 +38,7 @@ class RepairConfig(ProgramConfig):
     )
 
 
-class Repair(Program):
+class Repair(Scaffold):
     Config = RepairConfig
     config: RepairConfig
 
@@ -79,7 +79,7 @@ class Repair(Program):
         program, failure = shown(find_code(draft.rollout.text)), self._failure(draft)
         if self.config.template is not None:
             given = {"program": program, "failure": failure}
-            return from_file(problem, self.config.template, "program.template", self.render, **given)
+            return from_file(problem, self.config.template, "scaffold.template", self.render, **given)
         if problem.answer == "completion":
             return with_instruction(problem, f"Wrong:\n{shown(draft.rollout.text)}\n{failure}\nRight:")
         return with_instruction(

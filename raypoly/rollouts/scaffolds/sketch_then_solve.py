@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from raypoly.core.values import Draft, Problem
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
 from raypoly.rollouts.scaffolds.prompt_writing import own_prompt, shown, with_instruction
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 
-class SketchThenSolveConfig(ProgramConfig):
+class SketchThenSolveConfig(ScaffoldConfig):
     plan_tokens: int = Field(256, ge=1, description="Longest sketch, in tokens.")
     sketch_template: str | None = Field(None, description="Your own prompt for sketches: a text file, as for `direct`.")
 
 
-class SketchThenSolve(Program):
+class SketchThenSolve(Scaffold):
     Config = SketchThenSolveConfig
     config: SketchThenSolveConfig
 

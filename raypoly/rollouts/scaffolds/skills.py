@@ -9,14 +9,14 @@ from pydantic import Field
 
 from raypoly.core.values import Draft, Problem
 from raypoly.rollouts.scaffolds.fixed_strategy import whole_block
-from raypoly.rollouts.scaffolds.program import Ask, Program, ProgramConfig
+from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 
-class SkillsConfig(ProgramConfig):
+class SkillsConfig(ScaffoldConfig):
     skills: int = Field(5, ge=1, description="|Z|. With objective.name=upskill it is objective.skills.")
 
 
-class Skills(Program):
+class Skills(Scaffold):
     Config = SkillsConfig
     config: SkillsConfig
 

@@ -7,7 +7,7 @@ store.commit("journal/step-000001/00000.arrow", data)  # durable when it returns
 
 from raypoly.run.store.lease import Lease
 from raypoly.run.store.open_store import acquire_lease, open_store
-from raypoly.run.store.step_records import Applied, Drafted, Generated, Record, StagePart
+from raypoly.run.store.step_records import Applied, Drafted, Generated, Record, StageFinding
 from raypoly.run.store.store import Store
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "Generated",
     "Lease",
     "Record",
-    "StagePart",
+    "StageFinding",
     "Store",
     "acquire_lease",
     "open_store",

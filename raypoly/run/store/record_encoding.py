@@ -22,9 +22,9 @@ import pyarrow as pa
 from raypoly.core.errors import CorruptData
 from raypoly.core.values import Group, Rollout
 from raypoly.run.store.draft_columns import DRAFT_OF, draft_columns, drafts_of
-from raypoly.run.store.rollout_columns import ON_DISK, part_columns, part_of_rows, rollout_columns, rollouts_of
+from raypoly.run.store.rollout_columns import ON_DISK, finding_columns, finding_of_rows, rollout_columns, rollouts_of
 from raypoly.run.store.sealed_json import SCHEMA, check_schema
-from raypoly.run.store.step_records import DRAFTED, Applied, Drafted, Generated, Record, StagePart
+from raypoly.run.store.step_records import DRAFTED, Applied, Drafted, Generated, Record, StageFinding
 
 _MAGIC = b"RAYPOLYJ"
 _HEADER = struct.Struct("<8sI32s")
@@ -141,8 +141,8 @@ def _generated_of(step: int, table: pa.Table) -> Iterator[Generated]:
         yield Generated(group, counts[start])
 
 
-def _part_columns(stage: str, records: Sequence[StagePart]) -> dict[str, pa.Array]:
-    columns, sizes = part_columns(stage, [record.part for record in records])
+def _part_columns(stage: str, records: Sequence[StageFinding]) -> dict[str, pa.Array]:
+    columns, sizes = finding_columns(stage, [record.finding for record in records])
     slots = {"slot": pa.array(np.repeat([record.slot for record in records], sizes), pa.int32())}
     if stage in ON_DISK:
         return {**slots, **columns}
@@ -150,14 +150,14 @@ def _part_columns(stage: str, records: Sequence[StagePart]) -> dict[str, pa.Arra
     return {**slots, _AFTER: pa.array(np.repeat(after, sizes).tolist(), pa.string()), **columns}
 
 
-def _parts_of(stage: str, step: int, table: pa.Table) -> Iterator[StagePart]:
+def _parts_of(stage: str, step: int, table: pa.Table) -> Iterator[StageFinding]:
     for slot, start, end in runs(table.column("slot")):
         rows = table.slice(start, end - start)
         after = ("score",) if stage == "judge" else ()
         if _AFTER in rows.column_names:
             after = tuple(json.loads(rows.column(_AFTER)[0].as_py()))
             rows = rows.drop_columns(["slot", _AFTER])
-        yield StagePart(step, slot, stage, part_of_rows(stage, rows), after)
+        yield StageFinding(step, slot, stage, finding_of_rows(stage, rows), after)
 
 
 def _applied_columns(records: Sequence[Applied]) -> dict[str, pa.Array]:

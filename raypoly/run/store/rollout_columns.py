@@ -1,13 +1,13 @@
-"""Rollouts and the parts of stages as Arrow columns, one row a rollout; token arrays as int32 and float32 lists.
+"""Rollouts and the findings of stages as Arrow columns, one row a rollout; token arrays as int32 and float32 lists.
 
 Every value comes back with the same bits. Text that UTF-8 can't hold (lone surrogates in a program's message) is
 kept with backslash escapes in its place.
 
-Parts of `score`, `judge` and `prompt_logprobs` have columns of their own. A part of any other stage is a
+Findings of `score`, `judge` and `prompt_logprobs` have columns of their own. A finding of any other stage is a
 `pyarrow.RecordBatch` of N rows, stored beside a column `state`:
 
     state       "known", "unknown", "skipped: why"; null where the stage did not run
-    ...         the columns of the part, null where `state` is not "known"
+    ...         the columns of the finding, null where `state` is not "known"
 """
 
 from __future__ import annotations
@@ -195,25 +195,27 @@ ON_DISK = {"score": "scored", "judge": "judged", "prompt_logprobs": "crossed"}
 _STATE, _KNOWN, _UNKNOWN, _SKIPPED = "state", "known", "unknown", "skipped: "
 
 
-def part_columns(stage: str, parts: Sequence[Any]) -> tuple[dict[str, pa.Array], list[int]]:
-    """The columns of one stage's parts of several groups, and how many rows each of the groups has (one where nothing
-    is known)."""
+def finding_columns(stage: str, findings: Sequence[Any]) -> tuple[dict[str, pa.Array], list[int]]:
+    """The columns of one stage's findings of several groups, and how many rows each of the groups has (one where
+    nothing is known)."""
     if stage == "score":
-        return verdict_columns([verdict for part in parts for verdict in part]), [len(part) for part in parts]
+        return verdict_columns([verdict for finding in findings for verdict in finding]), [
+            len(finding) for finding in findings
+        ]
     if stage == "judge":
-        labels = [None if part is UNKNOWN else part for part in parts]
-        sizes = [1 if part is None else len(part.ids) for part in labels]
+        labels = [None if finding is UNKNOWN else finding for finding in findings]
+        sizes = [1 if finding is None else len(finding.ids) for finding in labels]
         return labels_columns(labels, sizes), sizes
     if stage == "prompt_logprobs":
-        sizes = [len(part.own_prompt) for part in parts]
-        return cross_columns(parts, sizes), sizes
-    sizes = [part.num_rows if isinstance(part, pa.RecordBatch) else 1 for part in parts]
-    table = _stacked(parts, sizes)
+        sizes = [len(finding.own_prompt) for finding in findings]
+        return cross_columns(findings, sizes), sizes
+    sizes = [finding.num_rows if isinstance(finding, pa.RecordBatch) else 1 for finding in findings]
+    table = _stacked(findings, sizes)
     return {name: table.column(name).combine_chunks() for name in table.column_names}, sizes
 
 
-def part_of_rows(stage: str, table: pa.Table) -> Any:
-    """The inverse of `part_columns`, from one group's rows; None where the stage did not run."""
+def finding_of_rows(stage: str, table: pa.Table) -> Any:
+    """The inverse of `finding_columns`, from one group's rows; None where the stage did not run."""
     if stage == "score":
         return verdicts_of(table)
     if stage == "judge":
@@ -231,60 +233,63 @@ def part_of_rows(stage: str, table: pa.Table) -> Any:
 _OF_DRAFTS = {b"axis": b"draft"}
 
 
-def of_drafts(part: pa.RecordBatch) -> pa.RecordBatch:
-    """A part whose rows are those of the group's drafts, marked as such."""
-    return part.replace_schema_metadata(_OF_DRAFTS)
+def of_drafts(finding: pa.RecordBatch) -> pa.RecordBatch:
+    """A finding whose rows are those of the group's drafts, marked as such."""
+    return finding.replace_schema_metadata(_OF_DRAFTS)
 
 
 def extra_columns(groups: Sequence[Group], drafts: bool = False) -> dict[str, pa.Array]:
     """The columns `stage/column` of whole groups, for the stages that have none of their own; of their `drafts`
     instead of their attempts."""
-    names = sorted({name for group in groups for name in group.parts} - ON_DISK.keys())
+    names = sorted({name for group in groups for name in group.findings} - ON_DISK.keys())
     sizes = [len(group.drafts) if drafts else group.size for group in groups]
     found: dict[str, pa.Array] = {}
     for name in names:
-        parts = [group.parts.get(name) for group in groups]
+        findings = [group.findings.get(name) for group in groups]
         own = [
-            part if _is_of_drafts(part, group) == drafts else None for part, group in zip(parts, groups, strict=True)
+            finding if _is_of_drafts(finding, group) == drafts else None
+            for finding, group in zip(findings, groups, strict=True)
         ]
-        if all(part is None for part in own):
+        if all(finding is None for finding in own):
             continue
         table = _stacked(own, sizes)
         found |= {f"{name}/{column}": table.column(column).combine_chunks() for column in table.column_names}
     return found
 
 
-def extra_parts(table: pa.Table) -> Iterator[tuple[str, Any]]:
-    """The inverse of `extra_columns`, from one group's rows: stage and part."""
+def extra_findings(table: pa.Table) -> Iterator[tuple[str, Any]]:
+    """The inverse of `extra_columns`, from one group's rows: stage and finding."""
     for name in [each.removesuffix(f"/{_STATE}") for each in table.column_names if each.endswith(f"/{_STATE}")]:
         own = [each for each in table.column_names if each.startswith(f"{name}/")]
-        part = part_of_rows(name, table.select(own).rename_columns([each.removeprefix(f"{name}/") for each in own]))
-        if part is not None:
-            yield name, part
+        finding = finding_of_rows(
+            name, table.select(own).rename_columns([each.removeprefix(f"{name}/") for each in own])
+        )
+        if finding is not None:
+            yield name, finding
 
 
-def _is_of_drafts(part: Any, group: Group) -> bool:
-    """An unknown part has no rows: it is on the attempts, where there are any."""
-    if isinstance(part, pa.RecordBatch):
-        return bool(part.schema.metadata == _OF_DRAFTS)
+def _is_of_drafts(finding: Any, group: Group) -> bool:
+    """An unknown finding has no rows: it is on the attempts, where there are any."""
+    if isinstance(finding, pa.RecordBatch):
+        return bool(finding.schema.metadata == _OF_DRAFTS)
     return not group.size
 
 
-def _stacked(parts: Sequence[Any], sizes: Sequence[int]) -> pa.Table:
-    return pa.concat_tables(map(_rows, parts, sizes), promote_options="default")
+def _stacked(findings: Sequence[Any], sizes: Sequence[int]) -> pa.Table:
+    return pa.concat_tables(map(_rows, findings, sizes), promote_options="default")
 
 
-def _rows(part: Any, size: int) -> pa.Table:
+def _rows(finding: Any, size: int) -> pa.Table:
     state: str | None
     columns: dict[str, pa.Array] = {}
-    if isinstance(part, pa.RecordBatch):
-        if part.num_rows != size:
-            raise ValueError(f"a group of {size} rollouts needs a part of {size} rows, got {part.num_rows}")
-        state, columns = _KNOWN, dict(zip(part.schema.names, part.columns, strict=True))
-    elif isinstance(part, Skipped):
-        state = f"{_SKIPPED}{part.reason}"
-    elif part is None or part is UNKNOWN:
-        state = None if part is None else _UNKNOWN
+    if isinstance(finding, pa.RecordBatch):
+        if finding.num_rows != size:
+            raise ValueError(f"a group of {size} rollouts needs a finding of {size} rows, got {finding.num_rows}")
+        state, columns = _KNOWN, dict(zip(finding.schema.names, finding.columns, strict=True))
+    elif isinstance(finding, Skipped):
+        state = f"{_SKIPPED}{finding.reason}"
+    elif finding is None or finding is UNKNOWN:
+        state = None if finding is None else _UNKNOWN
     else:
-        raise TypeError(f"a part is stored as a pyarrow.RecordBatch, got {type(part).__name__}")
+        raise TypeError(f"a finding is stored as a pyarrow.RecordBatch, got {type(finding).__name__}")
     return pa.table({_STATE: pa.array([state] * size, pa.string()), **columns})

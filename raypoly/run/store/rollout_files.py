@@ -1,5 +1,5 @@
 """The rollout files: Parquet, one row a rollout, readable by pyarrow alone, exact enough to train from. Drafts, where a
-program has any, are rows of their own, before their group's attempts; the column `role` tells them apart.
+scaffold has any, are rows of their own, before their group's attempts; the column `role` tells them apart.
 
 rollouts/step-000012.parquet                   a step, from its end until its bundle
 rollouts/steps-000000-000099.parquet           a bundle of settled steps, a row group each, in order
@@ -39,11 +39,11 @@ from raypoly.run.store.rollout_columns import (
     ON_DISK,
     cross_columns,
     extra_columns,
-    extra_parts,
+    extra_findings,
+    finding_of_rows,
     labels_columns,
     migrated,
     padded,
-    part_of_rows,
     rollout_columns,
     rollouts_of,
     verdict_columns,
@@ -186,7 +186,7 @@ def _group_of(step: int, slot: int, rows: pa.Table) -> tuple[Group, Float64, Flo
         slot,
         rows.column("problem_id")[0].as_py(),
         rollouts_of(attempts),
-        (_parts_of(attempts) if attempts.num_rows else {}) | dict(extra_parts(drafts) if drafts.num_rows else ()),
+        (_parts_of(attempts) if attempts.num_rows else {}) | dict(extra_findings(drafts) if drafts.num_rows else ()),
         drafts_of(drafts) if drafts.num_rows else (),
         draft_of_rows(attempts),
     )
@@ -197,10 +197,10 @@ def _group_of(step: int, slot: int, rows: pa.Table) -> tuple[Group, Float64, Flo
 
 def _parts_of(rows: pa.Table) -> dict[str, Any]:
     """What the stages found out about one group."""
-    found = {stage: part_of_rows(stage, rows) for stage in ON_DISK}
+    found = {stage: finding_of_rows(stage, rows) for stage in ON_DISK}
     if found["judge"] is UNKNOWN and not rows.column("unjudged")[0].as_py():
         found["judge"] = None  # nobody asked for labels
-    return {name: part for name, part in found.items() if part is not None} | dict(extra_parts(rows))
+    return {name: part for name, part in found.items() if part is not None} | dict(extra_findings(rows))
 
 
 def _checked(store: Store, key: str) -> tuple[pa.Table, dict[str, str]]:

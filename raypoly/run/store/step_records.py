@@ -1,6 +1,6 @@
 """What is kept of a step: a record for each part of each group, and one for the applied update.
 
-Drafted --> Generated --> StagePart of one stage after another    (at most one of each a slot; a Drafted a round)
+Drafted --> Generated --> StageFinding of one stage after another    (at most one of each a slot; a Drafted a round)
 Applied                                                           (one a step, when the learner has taken it)
 """
 
@@ -55,18 +55,18 @@ class Generated:
 
 
 @dataclass(frozen=True)
-class StagePart:
+class StageFinding:
     """What one stage found out about one group."""
 
     step: int
     slot: int
     kind: str
     """The stage's name."""
-    part: Any
-    """`UNKNOWN`, `Skipped`, or the part: a tuple of `Verdict` (`score`), `Labels` (`judge`), `CrossLogprobs`
+    finding: Any
+    """`UNKNOWN`, `Skipped`, or the finding: a tuple of `Verdict` (`score`), `Labels` (`judge`), `CrossLogprobs`
     (`prompt_logprobs`), and a `pyarrow.RecordBatch` of N rows for any other stage."""
     after: tuple[str, ...] = ()
-    """The stages whose parts it was made from: where one of them is lost to damage, this does not count."""
+    """The stages whose findings it was made from: where one of them is lost to damage, this does not count."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Applied:
     slot: int = field(default=-1, init=False)
 
 
-Record = Drafted | Generated | StagePart | Applied
+Record = Drafted | Generated | StageFinding | Applied
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class StepRecords:
     @property
     def keys(self) -> frozenset[tuple[int, str]]:
         """The (slot, kind) pairs that are committed and need no repeating."""
-        keys = {(slot, kind) for slot, group in self.groups.items() for kind in ("generated", *group.parts)}
+        keys = {(slot, kind) for slot, group in self.groups.items() for kind in ("generated", *group.findings)}
         keys |= {(slot, f"{DRAFTED}{i}") for slot, rounds in self.drafts.items() for i in range(len(rounds))}
         if self.applied is not None:
             keys.add((self.applied.slot, self.applied.kind))
@@ -164,6 +164,6 @@ def assemble(step: int, records: Iterable[Record]) -> StepRecords:
             made = tuple(chain.from_iterable(rounds))
             if len(made) == record.drafts:
                 groups.setdefault(record.slot, replace(record.group, drafts=made))
-        elif group is not None and record.kind not in group.parts and group.parts.keys() >= set(record.after):
-            groups[record.slot] = group.with_parts(**{record.kind: record.part})
+        elif group is not None and record.kind not in group.findings and group.findings.keys() >= set(record.after):
+            groups[record.slot] = group.with_findings(**{record.kind: record.finding})
     return StepRecords(step, dict(sorted(groups.items())), applied, drafts)

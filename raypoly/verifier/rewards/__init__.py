@@ -1,10 +1,11 @@
 """The reward function: turns a verdict into a number.
 
     def reward(problem, rollout, verdict) -> float: ...            # reward.name=package.module:reward
-    def reward(problem, rollout, verdict, parts) -> float: ...     # parts: what the group's stages found out, by name
+    def reward(problem, rollout, verdict, findings) -> float: ...     # findings: what the group's stages found out, by
+    name
 
-A reward function is never called for a verdict of `infra`, nor with an unknown part. Of a stage with a value for each
-rollout, `parts` has this rollout's; of `judge` and `prompt_logprobs` it has the group's.
+A reward function is never called for a verdict of `infra`, nor with an unknown finding. Of a stage with a value for
+each rollout, `findings` has this rollout's; of `judge` and `prompt_logprobs` it has the group's.
 """
 
 from __future__ import annotations
@@ -37,27 +38,31 @@ def _checked(own: OwnFunction) -> Reward:
     """The user's function, whose exceptions name the problem and whose values are finite numbers."""
 
     @functools.wraps(own.function)
-    def reward(problem: Problem, *args: Any, **parts: Any) -> float:
-        value = own.call(problem, problem, *args, **parts)
+    def reward(problem: Problem, *args: Any, **findings: Any) -> float:
+        value = own.call(problem, problem, *args, **findings)
         return own.number(problem, value, value)
 
     return reward
 
 
-def reads_parts(reward: Reward) -> bool:
-    """Whether the function has a parameter `parts`."""
-    return "parts" in inspect.signature(reward).parameters
+def reads_findings(reward: Reward) -> bool:
+    """Whether the function has a parameter `findings`."""
+    return "findings" in inspect.signature(reward).parameters
 
 
 def group_rewards(
-    reward: Reward, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], parts: Mapping[str, Any]
+    reward: Reward,
+    problem: Problem,
+    rollouts: Sequence[Rollout],
+    verdicts: Sequence[Verdict],
+    findings: Mapping[str, Any],
 ) -> Float64:
-    """The rewards of a group's N rollouts, float64 [N]. `parts`: what its stages found out, by the stage's name."""
+    """The rewards of a group's N rollouts, float64 [N]. `findings`: what its stages found out, by the stage's name."""
     pairs = list(zip(rollouts, verdicts, strict=True))
-    if not reads_parts(reward):
+    if not reads_findings(reward):
         return np.array([reward(problem, *pair) for pair in pairs], dtype=np.float64)
-    own = [{name: _own(part, place) for name, part in parts.items()} for place in range(len(pairs))]
-    found = [reward(problem, *pair, parts=values) for pair, values in zip(pairs, own, strict=True)]
+    own = [{name: _own(finding, place) for name, finding in findings.items()} for place in range(len(pairs))]
+    found = [reward(problem, *pair, findings=values) for pair, values in zip(pairs, own, strict=True)]
     return np.array(found, dtype=np.float64)
 
 
@@ -71,8 +76,8 @@ def fraction(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
     return verdict.tests_passed / verdict.tests_total if verdict.tests_total else 0.0
 
 
-def _own(part: Any, place: int) -> Any:
-    """One rollout's value of a part that has one for each."""
-    if isinstance(part, Mapping):
-        return {name: _own(column, place) for name, column in part.items()}
-    return part[place] if isinstance(part, tuple | list | np.ndarray) else part
+def _own(finding: Any, place: int) -> Any:
+    """One rollout's value of a finding that has one for each."""
+    if isinstance(finding, Mapping):
+        return {name: _own(column, place) for name, column in finding.items()}
+    return finding[place] if isinstance(finding, tuple | list | np.ndarray) else finding

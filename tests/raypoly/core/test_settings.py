@@ -80,6 +80,14 @@ def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) ->
     assert f"did you mean {hint}?" in refused(override)
 
 
+def test_a_renamed_key_is_told_its_new_name(tmp_path: Path) -> None:
+    said = refused("program.name=tuple")
+    assert said == "program.name (on the command line) is called scaffold.name now: use that name."
+    file = tmp_path / "mine.yaml"
+    file.write_text("evaluate:\n  programs: [direct]\n")
+    assert f"(in {file}) is called evaluate.scaffolds now" in refused(path=str(file))
+
+
 def test_an_unknown_key_in_a_file_names_the_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("train: {stepz: 3}\n")

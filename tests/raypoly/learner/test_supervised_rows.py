@@ -24,7 +24,7 @@ from raypoly.learner.supervised_examples import Example, encode, make_example, t
 from raypoly.learner.tiny_model import build_model, build_tokenizer, save_folder
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 
 STEPS, BATCH = 6, 12
 WARM_START = WarmStartConfig(steps=STEPS, batch_size=BATCH)
@@ -46,15 +46,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config_of(folder: Path, *more: str) -> Config:
     train = {"steps": STEPS, "prompts_per_step": BATCH, "rollouts": 1, "lr": WARM_START.lr, "schedule": "cosine"}
     keys = [f"train.{key}={value}" for key, value in train.items()]
-    return load(None, ["objective.name=supervised", f"program.rows={folder / 'rows.jsonl'}", *keys, *more], str)
+    return load(None, ["objective.name=supervised", f"scaffold.rows={folder / 'rows.jsonl'}", *keys, *more], str)
 
 
 def given_rows(folder: Path, config: Config) -> list[TrainingRow]:
-    """The rows of every problem of the program, in the order of the file, as the loop makes them."""
-    program, tokenizer = programs.of_run(config), ModelTokenizer(folder)
+    """The rows of every problem of the scaffold, in the order of the file, as the loop makes them."""
+    scaffold, tokenizer = scaffolds.of_run(config), ModelTokenizer(folder)
     objective, rows = objectives.of_run(config), []
-    for problem in program.own_problems() or ():
-        (ask,) = program.ask(problem, (), 1)
+    for problem in scaffold.own_problems() or ():
+        (ask,) = scaffold.ask(problem, (), 1)
         (prompt,), (response,) = tokenizer.encode([ask.prompt]), tokenizer.encode_responses([ask.text or ""])
         (advantage,) = objective.advantages(rewards=[0.0])
         rows.append(TrainingRow(prompt, response, np.full(len(response), np.nan, np.float32), advantage, 0))

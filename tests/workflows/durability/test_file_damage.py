@@ -220,7 +220,7 @@ async def go_on(case: Case, journal: Journal, step: int) -> None:
         like = wanted.groups[slot]
         verdicts = like.verdicts if group.verdicts is not None else None
         labels = like.labels if group.labels is not None else None
-        assert same_group(group, like.with_parts(score=verdicts, judge=UNKNOWN if group.unjudged else labels)), case
+        assert same_group(group, like.with_findings(score=verdicts, judge=UNKNOWN if group.unjudged else labels)), case
         assert like.unjudged or not group.unjudged, case
     for record in (*(record for group in wanted.groups for record in stages(group)), wanted.applied):
         if (record.slot, record.kind) not in found.keys:

@@ -67,7 +67,7 @@ def test_committed_groups_come_back_bit_for_bit_at_the_stage_they_had(store: Sto
     run(work())
     found = Journal(store, lease).step(3)
     assert list(found.groups) == [0, 1, 2]
-    assert same_group(found.groups[0], groups[0].with_parts(judge=None))
+    assert same_group(found.groups[0], groups[0].with_findings(judge=None))
     assert same_group(found.groups[1], groups[1])
     assert found.groups[1].unjudged
     assert same_group(found.groups[2], groups[2])
@@ -196,8 +196,8 @@ def test_damaged_journal_object_is_set_aside_and_the_rest_counts(store: Store, l
     path.write_bytes(bad)
 
     found = Journal(store, lease).step(3)
-    assert same_group(found.groups[0], groups[0].with_parts(score=None, judge=None))
-    assert same_group(found.groups[2], groups[2].with_parts(judge=None))
+    assert same_group(found.groups[0], groups[0].with_findings(score=None, judge=None))
+    assert same_group(found.groups[2], groups[2].with_findings(judge=None))
     assert [damaged.key for damaged in store.damaged] == ["journal/step-000003/00002.arrow"]
     assert place(store, "damaged/journal/step-000003/00002.arrow").read_bytes() == bad
     run(work(list(stages(groups[0])[1:])))  # the lost stage, and what followed it, can be committed again

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from raypoly.core.values import Group
-from raypoly.run.store import Applied, Lease, StagePart, Store
+from raypoly.run.store import Applied, Lease, StageFinding, Store
 from raypoly.run.store.record_encoding import decode, encode
 from raypoly.run.store.rollout_files import RolloutFiles
 from raypoly.run.store.step_records import CompletedStep, Record, assemble
@@ -21,7 +21,7 @@ from workflows.durability.journal import AlreadyCommitted, Journal
 def records(group: Group) -> list[Record]:
     found: list[Record] = list(stages(group))
     if group.cross_logprobs is not None:
-        found.append(StagePart(group.step, group.slot, "prompt_logprobs", group.cross_logprobs))
+        found.append(StageFinding(group.step, group.slot, "prompt_logprobs", group.cross_logprobs))
     return found
 
 
@@ -55,10 +55,10 @@ def test_they_come_back_from_the_journal_and_from_a_completed_step(store: Store,
 def test_without_the_rollouts_they_are_of_they_do_not_count() -> None:
     group = make_crossed(make_group(3, 0, 4))
     generated, scored, judged, crossed = records(group)
-    assert same_group(assemble(3, [generated, crossed]).groups[0], group.with_parts(score=None, judge=None))
+    assert same_group(assemble(3, [generated, crossed]).groups[0], group.with_findings(score=None, judge=None))
     assert assemble(3, [scored, judged, crossed]).groups == {}
     again = assemble(3, [crossed, generated, scored, judged]).groups[0]
-    assert same_group(again, group.with_parts(prompt_logprobs=None))
+    assert same_group(again, group.with_findings(prompt_logprobs=None))
 
 
 @pytest.mark.parametrize("with_them", [(0,), (1,), (0, 1), ()])

@@ -102,7 +102,7 @@ def test_the_funnel_counts_every_method_once_whatever_the_servers_do(
     assert EXPECTED["proposed"] == EXPECTED["kept"] + sum(EXPECTED["left_out"].values())
     shown = capsys.readouterr().out
     assert "gold plans" in shown
-    assert "program.rows=" in shown
+    assert "scaffold.rows=" in shown
     assert "## Plans" in (tmp_path / "run" / "card.md").read_text()
 
 
@@ -115,7 +115,7 @@ def test_plans_are_rows_that_supervised_training_reads(tmp_path: Path, rows: Pat
     assert all(read_plan(row["response"], 4).keeps for row in given)
     assert given[0]["response"] == "".join(f"{label}: {text}\n" for label, text in zip("ABCD", FOUR, strict=True))
     (asked,) = build("tuple", methods=4).ask(candidate("p", "x").problem, (), 4)
-    assert given[0]["prompt"].split("\n")[0] == asked.prompt.split("\n")[0], "the prompt of the program `tuple`"
+    assert given[0]["prompt"].split("\n")[0] == asked.prompt.split("\n")[0], "the prompt of the scaffold `tuple`"
     problems = build("given", rows=str(file)).own_problems()
     assert problems is not None
     assert [it.prompt for it in problems] == [row["prompt"] for row in given]

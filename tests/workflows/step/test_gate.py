@@ -15,7 +15,7 @@ from raypoly.core.values import Draft, Float64, Problem
 from raypoly.recipes.cppo.gates import Gate, build
 from raypoly.run.store.local_store import LocalStore
 from raypoly.run.store.rollout_files import RolloutFiles
-from tests.workflows.step.test_program_rounds import (
+from tests.workflows.step.test_scaffold_rounds import (
     PlansAlone,
     TwoRounds,
     finished,
@@ -40,7 +40,7 @@ class Even(Gate):
 
 
 OWN = (
-    f"program.name={named(TwoRounds)}",
+    f"scaffold.name={named(TwoRounds)}",
     "objective.name=cppo",
     "loss.name=clipped_surrogate",
     f"gate.name={__name__}:Even",
@@ -64,7 +64,7 @@ def test_its_part_is_of_drafts_and_pays_plans(tmp_path: Path) -> None:
     ):
         assert (p is None, accepted is None) == ((True, True) if role == "solve" else (False, False))
     for group, rewards, advantages in zip(step.groups, step.rewards, step.draft_advantages, strict=True):
-        part = group.parts["gate"]
+        part = group.findings["gate"]
         assert isinstance(part, pa.RecordBatch)
         accepted = np.array([number(draft) % 2 == 0 for draft in group.drafts], float)
         assert part.column("accepted").to_pylist() == accepted.astype(bool).tolist()
@@ -85,7 +85,7 @@ def test_a_gate_that_is_away_is_waited_for_and_nobody_is_refused(
 
 
 def test_the_warm_up_pays_plans_by_the_gate_alone_and_scores_nothing(tmp_path: Path) -> None:
-    own = (f"program.name={named(PlansAlone)}", *OWN[1:], "objective.reward=gate")
+    own = (f"scaffold.name={named(PlansAlone)}", *OWN[1:], "objective.reward=gate")
     step, _, _, kinds = finished(tmp_path, *own)
     assert "score" not in kinds
     assert kinds.count("gate") == 4
@@ -105,7 +105,7 @@ def test_a_region_of_weight_zero_is_no_row_of_the_update(tmp_path: Path) -> None
 
 
 def test_a_plan_that_keeps_the_contract_is_accepted_and_one_that_was_cut_is_not() -> None:
-    from tests.raypoly.rollouts.scaffolds.test_programs import PLAN, PROBLEM, draft
+    from tests.raypoly.rollouts.scaffolds.test_scaffolds import PLAN, PROBLEM, draft
 
     found = run(
         lambda: build("contract").probabilities(

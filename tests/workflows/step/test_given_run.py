@@ -19,9 +19,9 @@ from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Rollout
 from raypoly.learner.update_stats import UpdateStats
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.engines import SampleRequest
-from raypoly.rollouts.scaffolds.run_programs import fit_problems, is_sampled, of_evaluations
+from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems, is_sampled, of_evaluations
 from raypoly.run.plateau import stops_after
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.service_times import Times
@@ -29,7 +29,7 @@ from tests.support.timed_run import close_run, open_timed_run
 from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import ROLLOUTS, SMALL, Recorded, Recorder, Sampler, Stopped, stopped_after
 from workflows.startup.open_run import OpenRun
-from workflows.step.program_rounds import check_given
+from workflows.step.scaffold_rounds import check_given
 from workflows.train import Training
 
 T = TypeVar("T")
@@ -65,11 +65,11 @@ def rows_file(folder: Path, problems: int = 12) -> Path:
 
 
 def config_of(rows: Path, *overrides: str) -> Config:
-    return load(None, [*SMALL, "objective.name=supervised", f"program.rows={rows}", *overrides], str)
+    return load(None, [*SMALL, "objective.name=supervised", f"scaffold.rows={rows}", *overrides], str)
 
 
 async def opened_at(folder: Path, config: Config, session: type[Recorded] = Recorded) -> OpenRun:
-    problems = programs.of_run(config).own_problems() or ()
+    problems = scaffolds.of_run(config).own_problems() or ()
 
     def learner(config: Config, journal: Any, writer: Any, groups: int) -> Recorded:
         return session(config, journal, writer, 1)
@@ -156,7 +156,7 @@ def test_a_run_killed_anywhere_ends_with_the_same_bits(tmp_path: Path) -> None:
 def test_a_row_that_can_t_be_trained_on_is_named_in_one_sentence(tmp_path: Path, row: str, said: str) -> None:
     (tmp_path / "rows.jsonl").write_text(row)
     with pytest.raises(UsageError) as refused:
-        programs.of_run(config_of(tmp_path / "rows.jsonl")).own_problems()
+        scaffolds.of_run(config_of(tmp_path / "rows.jsonl")).own_problems()
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -165,10 +165,10 @@ def test_messages_are_rendered_and_the_last_one_is_the_response(tmp_path: Path) 
     said = [{"role": "user", "content": "Add."}, {"role": "assistant", "content": "1 + 1"}]
     rows = [{"messages": said}, {"prompt": said[:1], "response": "2"}, {"messages": said[:1], "response": "3"}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    program = programs.of_run(config_of(tmp_path / "rows.jsonl", "problems.chat_template=plain"))
-    problems = program.own_problems() or ()
+    scaffold = scaffolds.of_run(config_of(tmp_path / "rows.jsonl", "problems.chat_template=plain"))
+    problems = scaffold.own_problems() or ()
     assert [problem.id for problem in problems] == ["row-1", "row-2", "row-3"]
-    asks = [program.ask(problem, (), 1)[0] for problem in problems]
+    asks = [scaffold.ask(problem, (), 1)[0] for problem in problems]
     assert [(ask.prompt, ask.text) for ask in asks] == [("Add.", "1 + 1"), ("Add.", "2"), ("Add.", "3")]
 
 
@@ -183,7 +183,7 @@ def test_rows_of_a_parquet_file_and_of_packed_lines_are_the_same_problems(tmp_pa
     (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     found = [
-        [(p.id, p.prompt, p.metadata) for p in programs.of_run(config_of(file)).own_problems() or ()]
+        [(p.id, p.prompt, p.metadata) for p in scaffolds.of_run(config_of(file)).own_problems() or ()]
         for file in (plain, tmp_path / "rows.jsonl.gz", tmp_path / "rows.parquet")
     ]
     assert found[0] == found[1] == found[2]
@@ -191,17 +191,17 @@ def test_rows_of_a_parquet_file_and_of_packed_lines_are_the_same_problems(tmp_pa
 
 
 def test_every_problem_needs_as_many_responses_as_rollouts(tmp_path: Path) -> None:
-    program = programs.of_run(config_of(rows_file(tmp_path)))
-    program.check(ROLLOUTS)
+    scaffold = scaffolds.of_run(config_of(rows_file(tmp_path)))
+    scaffold.check(ROLLOUTS)
     with pytest.raises(UsageError, match=r"has 4 responses to say-0, and train.rollouts=8: set train.rollouts=4"):
-        program.check(8)
+        scaffold.check(8)
 
 
 def test_two_prompts_of_one_problem_are_refused(tmp_path: Path) -> None:
     rows = [{"prompt": said, "response": "b", "problem": 7} for said in "ac"]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(UsageError, match=r"row 2 has another prompt than .* row 1, and both name the problem 7"):
-        programs.of_run(config_of(tmp_path / "rows.jsonl")).own_problems()
+        scaffolds.of_run(config_of(tmp_path / "rows.jsonl")).own_problems()
 
 
 def test_the_problem_sets_hash_says_what_the_responses_are(tmp_path: Path) -> None:
@@ -218,11 +218,11 @@ def test_the_problem_sets_hash_says_what_the_responses_are(tmp_path: Path) -> No
 
 def test_a_response_that_is_too_long_is_refused_before_the_first_step(tmp_path: Path) -> None:
     config = config_of(rows_file(tmp_path), "generator.max_tokens=2")
-    program = programs.of_run(config)
+    scaffold = scaffolds.of_run(config)
 
     async def check() -> None:
         generator: Any = NoEngine((), True)
-        await check_given(generator, config, program.own_problems() or (), program)
+        await check_given(generator, config, scaffold.own_problems() or (), scaffold)
 
     with pytest.raises(
         UsageError, match=r"A response to say-0 .* has 3 tokens with its end, generator.max_tokens is 2"
@@ -231,7 +231,7 @@ def test_a_response_that_is_too_long_is_refused_before_the_first_step(tmp_path: 
 
 
 def test_evaluations_of_a_run_on_given_responses_sample_by_direct(tmp_path: Path) -> None:
-    config = config_of(rows_file(tmp_path), "program.name=given")
+    config = config_of(rows_file(tmp_path), "scaffold.name=given")
     assert [type(it).__name__ for it in of_evaluations(config).values()] == ["Direct"]
     assert is_sampled(config)
     assert not is_sampled(config_of(rows_file(tmp_path), "evaluate.every=0"))

@@ -14,7 +14,7 @@ from raypoly.core.values import Int32
 from raypoly.data.puzzles import load_puzzles, puzzle_of
 from raypoly.data.puzzles.puzzle_plans import is_gold
 from raypoly.rollouts.scaffolds.plan_contract import read_plan
-from raypoly.rollouts.scaffolds.run_programs import fit_problems
+from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
@@ -28,8 +28,8 @@ CONFIG = load(
     [
         *SMALL,
         "objective.name=supervised",
-        "program.name=gold_plans",
-        "program.replay=.5",
+        "scaffold.name=gold_plans",
+        "scaffold.replay=.5",
         "generator.max_prompt_tokens=200",
         "generator.max_tokens=400",
     ],

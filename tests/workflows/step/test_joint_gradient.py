@@ -30,7 +30,7 @@ from tests.support.random_rows import NORMALISERS, random_rows
 from tests.support.timed_run import close_run
 from tests.support.timed_services import timed_program
 from tests.workflows.step.test_gate import OWN
-from tests.workflows.step.test_program_rounds import run
+from tests.workflows.step.test_scaffold_rounds import run
 from tests.workflows.step.virtual_run import SMALL, Recorded, Recorder, Sampler, open_virtual
 from workflows.train import Training
 

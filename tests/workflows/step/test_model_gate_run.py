@@ -20,7 +20,7 @@ from raypoly.run.store.step_records import CompletedStep
 from tests.support.gate_folders import BREACH, PLAN, sealed_gate
 from tests.support.timed_run import close_run
 from tests.support.timed_services import LocalActor
-from tests.workflows.step.test_program_rounds import TwoRounds, run
+from tests.workflows.step.test_scaffold_rounds import TwoRounds, run
 from tests.workflows.step.virtual_run import Sampler, open_virtual
 from workflows.train import Training
 
@@ -77,7 +77,7 @@ class LocalGate(GateClient):
 def step(folder: Path, gate: Path, deaths: tuple[int, ...]) -> tuple[CompletedStep, dict[str, int]]:
     """A step as the journal has it, and how often each actor was lost."""
     own = (
-        f"program.name={__name__}:TwoMethods",
+        f"scaffold.name={__name__}:TwoMethods",
         "objective.name=cppo",
         "loss.name=clipped_surrogate",
         "gate.name=model",
@@ -104,7 +104,7 @@ def test_a_gate_whose_actor_dies_is_waited_for_and_nobody_is_refused(tmp_path: P
     whole, lost = step(tmp_path / "whole", gate, deaths=())
     assert not lost
     for group in whole.groups:
-        part = group.parts["gate"]
+        part = group.findings["gate"]
         accepted = int(group.problem_id.removeprefix("p")) % 2 == 0
         assert part.column("p").to_pylist() == [0.9 if accepted else 0.1, 0.0]
         assert part.column("accepted").to_pylist() == [accepted, False]

@@ -80,7 +80,7 @@ def test_its_part_is_journalled_measured_kept_and_makes_advantages(module: Path)
     step, groups = take_step(module / "run", *KEYS)
     values = [1.0 / (1 + len(rollout.text)) for group in groups for rollout in group.rollouts]
     for group, rewards, advantages in zip(groups, step.rewards, step.advantages, strict=True):
-        worth = rewards * group.parts["brevity"]
+        worth = rewards * group.findings["brevity"]
         np.testing.assert_array_equal(advantages, worth - worth.mean())
     assert step.applied.metrics["brevity/value"] == pytest.approx(np.mean(values))
     assert step.applied.metrics["brevity/unknown"] == 0
@@ -113,7 +113,7 @@ async def parts_in(folder: Path, keys: Sequence[str]) -> int:
     opened = await open_virtual(folder, (), keys, shared=False)
     groups = opened.durability.journal.step(0).groups.values()
     await close_run(opened)
-    return sum("brevity" in group.parts for group in groups)
+    return sum("brevity" in group.findings for group in groups)
 
 
 @pytest.mark.slow
@@ -123,14 +123,14 @@ def test_a_real_run_that_is_killed_ends_with_the_same_weights_and_computes_each_
 ) -> None:
     keys = [*small_run, "train.steps=2", "stages.own=[logged:Logged]", KEYS[1]]
     environment = {"RAY_ADDRESS": machines.address, "PYTHONPATH": str(tmp_path)}
-    whole = LocalDriver(tmp_path / "whole", keys, {**environment, "STAGE_LOG": str(tmp_path / "whole.parts")})
+    whole = LocalDriver(tmp_path / "whole", keys, {**environment, "STAGE_LOG": str(tmp_path / "whole.findings")})
     assert whole.finish() == 0, whole.log()
     logs = {**environment, "STAGE_LOG": str(tmp_path / "hit.parts")}
     run_killed_driver(machines, whole, tmp_path / "hit", keys, after=(3, 9), environment=logs)
     computed = (tmp_path / "hit.parts").read_text().split("\n")[:-1]
     # a kill may come between the computation and its commit, which is a few milliseconds
     assert len(computed) <= len(set(computed)) + 2
-    assert set(computed) == set((tmp_path / "whole.parts").read_text().split("\n")[:-1])
+    assert set(computed) == set((tmp_path / "whole.findings").read_text().split("\n")[:-1])
 
 
 class Doubts(GroupStage):
@@ -155,7 +155,7 @@ class NeedsDoubts(Objective):
     needs = frozenset({"doubts"})
 
     def compute(self, group: ScoredGroup) -> Float64:
-        assert group.parts["doubts"]["count"] == 4
+        assert group.findings["doubts"]["count"] == 4
         return group.rewards - group.rewards.mean()
 
 
@@ -169,11 +169,11 @@ def test_its_ways_out_pause_the_run_or_leave_the_group_without_gradient(
     monkeypatch.setattr(Doubts, "raised", raised)
     monkeypatch.setattr(Doubts, "first", [])
     step, groups = take_step(tmp_path, *OWN)
-    lost = groups[1].parts["doubts"]
+    lost = groups[1].findings["doubts"]
     assert len(step.applied.metrics["pauses"]) == 1
     assert step.advantages[0].any()
     assert step.advantages[1].any() == (raised is None)
-    assert groups[0].parts["doubts"] == {"count": 4, "word": groups[0].problem_id}
+    assert groups[0].findings["doubts"] == {"count": 4, "word": groups[0].problem_id}
     assert step.applied.metrics["doubts/count"] == 4
     assert step.applied.metrics["doubts/unknown"] == (raised is not None)
     states = RolloutFiles(LocalStore(tmp_path)).table(0).column("doubts/state").to_pylist()[4:8]
@@ -253,9 +253,9 @@ def test_an_objective_that_needs_a_stage_which_the_run_has_not_is_refused() -> N
         build_stages(config, NeedsDoubts(ObjectiveConfig()))
 
 
-def pays_for_brevity(problem: Problem, rollout: Any, verdict: Any, parts: Any) -> float:
+def pays_for_brevity(problem: Problem, rollout: Any, verdict: Any, findings: Any) -> float:
     """A reward function that reads parts."""
-    return float(verdict.passed) * (2 if "doubts" in parts and parts["doubts"]["word"] == problem.id else 1)
+    return float(verdict.passed) * (2 if "doubts" in findings and findings["doubts"]["word"] == problem.id else 1)
 
 
 @pytest.mark.parametrize("raised", [None, errors.Unknown])

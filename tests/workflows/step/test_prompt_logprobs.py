@@ -17,7 +17,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Draft, Float64, Group, Problem
 from raypoly.planning.preflight import refuse_asking_between
-from raypoly.rollouts.scaffolds import Ask, Program
+from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.timed_run import close_run
 from tests.support.virtual_clock import VirtualLoop
@@ -184,7 +184,7 @@ async def crossed_in(folder: Path) -> int:
     return sum(group.cross_logprobs is not None for group in groups)
 
 
-class InPairs(Program):
+class InPairs(Scaffold):
     """Two prompts, each for two neighbours."""
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
@@ -195,7 +195,7 @@ class Remembers(Objective):
     """A third party's, with two prompts, that keeps in memory how likely responses were."""
 
     needs = frozenset({"cross_logprobs", "problem"})
-    program = f"{__name__}:InPairs"
+    scaffold = f"{__name__}:InPairs"
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -233,12 +233,12 @@ def test_an_objective_that_remembers_sees_the_same_again_when_a_run_goes_on(tmp_
     assert run(lambda: work(0)) == before
 
 
-def test_a_prompt_that_is_too_long_with_what_the_program_puts_before_it_is_refused(tmp_path: Path) -> None:
+def test_a_prompt_that_is_too_long_with_what_the_scaffold_puts_before_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup) as refused:
         taken(tmp_path, *UPSKILL, "generator.max_prompt_tokens=1")
     (error,) = refused.value.exceptions
     assert isinstance(error, UsageError)
-    assert "has 2 tokens with what its program adds to it, generator.max_prompt_tokens is 1" in str(error)
+    assert "has 2 tokens with what its scaffold adds to it, generator.max_prompt_tokens is 1" in str(error)
 
 
 def test_on_a_shared_device_groups_can_t_be_asked_about_and_refilled() -> None:

@@ -18,7 +18,7 @@ from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import open_virtual, stopped_after
 from workflows.train import Training
 
-TWO_ROUNDS = "tests.workflows.step.test_program_rounds:TwoRounds"
+TWO_ROUNDS = "tests.workflows.step.test_scaffold_rounds:TwoRounds"
 
 
 def test_a_run_whose_first_prompts_are_too_long_ends_before_its_first_step(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_run_whose_first_prompts_are_too_long_ends_before_its_first_step(tmp_p
     async def begun(limit: int) -> int:
         times = Times.drawn(1, 4)
         config = timed_config(
-            len(times.groups), len(times.groups[0].programs), 2, f"generator.max_prompt_tokens={limit}"
+            len(times.groups), len(times.groups[0].scaffolds), 2, f"generator.max_prompt_tokens={limit}"
         )
         opened = await open_timed_run(tmp_path / str(limit), times, config=config)
         try:
@@ -71,10 +71,10 @@ def resumed(folder: Path, gone: Collection[str], *own: str) -> list[str]:
         return runner.run(work())
 
 
-@pytest.mark.parametrize(("program", "commits"), [("direct", 3), (TWO_ROUNDS, 3), (TWO_ROUNDS, 7)])
-def test_rollouts_in_the_journal_never_meet_another_problem(tmp_path: Path, program: str, commits: int) -> None:
+@pytest.mark.parametrize(("scaffold", "commits"), [("direct", 3), (TWO_ROUNDS, 3), (TWO_ROUNDS, 7)])
+def test_rollouts_in_the_journal_never_meet_another_problem(tmp_path: Path, scaffold: str, commits: int) -> None:
     """Neither a group, nor drafts alone, which do not name their problem."""
-    own = (f"program.name={program}",)
+    own = (f"scaffold.name={scaffold}",)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(stopped_after(open_virtual(tmp_path, overrides=own), commits))
     for _ in range(2):

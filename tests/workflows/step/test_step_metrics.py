@@ -67,7 +67,7 @@ def test_a_row_says_how_programs_are_written_what_right_ones_cost_and_what_the_j
     verdicts = tuple(Verdict(status, 1, 1, 0.25) for status in ("passed", "passed", "passed", "no_code"))
     labels = Labels(np.array([1, 2, 1, 0], np.int32), np.array([False, False, False, True]), "mine")
     unlabelled = Group(0, 0, "p", rollouts, {"score": verdicts})
-    group = unlabelled.with_parts(judge=labels)
+    group = unlabelled.with_findings(judge=labels)
     rewards, advantages = np.array([1.0, 1.0, 1.0, 0.0]), np.array([0.25, 0.25, 0.25, -0.75])
     found = row(LossStats(), [TrainingGroup(each, rewards, advantages) for each in (group, unlabelled)])
     assert found["strategies_correct_judged"] == 2
@@ -83,7 +83,7 @@ def test_what_tests_or_labels_would_say_is_unknown_without_them_and_not_zero() -
     labels = Labels(np.array([1, 2], np.int32), np.array([False, False]), "mine")
     untested = Group(0, 0, "p", (rollout, rollout), {"score": (WITHOUT_TESTS, WITHOUT_TESTS)})
     rewards, advantages = np.array([1.0, 0.0]), np.array([0.5, -0.5])
-    answered = TrainingGroup(untested.with_parts(judge=labels), rewards, advantages)
+    answered = TrainingGroup(untested.with_findings(judge=labels), rewards, advantages)
     assert row(LossStats(), [answered])["strategies_correct_judged"] is None
     unjudged = TrainingGroup(untested, rewards, np.zeros(2), valued=False)
     assert row(LossStats(), [answered, unjudged])["advantage_variance"] == 0.25

@@ -19,7 +19,7 @@ def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(loss: str
     """Others leave rows of zeros out themselves. A skipped group has no gradient, of KL and entropy terms neither."""
     fits = loss == "flowrl"
     known, unjudged = make_group(0, 0, 4), make_group(0, 1, 4, unjudged=True)
-    aside = known.with_parts(score=(Verdict("infra", 0, 1, 0.0),) * 4)
+    aside = known.with_findings(score=(Verdict("infra", 0, 1, 0.0),) * 4)
     for objective, needs_labels in (("poly_epo", True), ("grpo", False)):
         rows = UpdateRows(load(None, [f"objective.name={objective}", f"loss.name={loss}"], lambda text: None))
         counts = [rows.counts(TrainingGroup(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]
@@ -29,7 +29,9 @@ def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(loss: str
 @pytest.mark.parametrize("size", [4, 0])
 def test_drafts_that_differ_from_zero_by_rounding_alone_teach_nothing(size: int) -> None:
     """Seven equal plans gave CPPO advantages of 1e-10. A planner that is trained alone has no attempts."""
-    config = load(None, ["objective.name=cppo", "program.name=tuple", "loss.name=clipped_surrogate"], lambda text: None)
+    config = load(
+        None, ["objective.name=cppo", "scaffold.name=tuple", "loss.name=clipped_surrogate"], lambda text: None
+    )
     estimator = AdvantageEstimator(config, objectives.of_run(config))
     group, zeros = make_group(0, 0, size), np.zeros(size)
     for of_drafts, silent in ((1.1e-10, True), (0.1, False)):

@@ -4,7 +4,7 @@
     for stage in runner.stages:
         group = await runner.advance(group, problem, stage, watch)
 
-Each part is in the journal before the next stage uses it. `raypoly/algorithms/group_stage.py` has the contract.
+Each finding is in the journal before the next stage uses it. `raypoly/algorithms/group_stage.py` has the contract.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from raypoly.core.errors import Infra, Unknown, UsageError
 from raypoly.core.plugins import load_plugin
 from raypoly.core.values import UNKNOWN, Group, Problem, Skipped
 from raypoly.run.store.rollout_columns import ON_DISK, of_drafts
-from raypoly.run.store.step_records import Record, StagePart
+from raypoly.run.store.step_records import Record, StageFinding
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.step.services import Services
 from workflows.step.skipped_groups import skip_reason
@@ -99,73 +99,78 @@ class StageRunner:
     @property
     def before_update(self) -> bool:
         """Whether a stage needs the weights that sampled: then all groups pass it before the step's first update."""
-        return any(stage.turn == "learner" for stage in self.stages)
+        return any(stage.device == "learner" for stage in self.stages)
 
     async def advance(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
-        """The group with the stage's part, from the journal, or else computed, counted and committed. Unchanged if the
-        stage is not wanted, or the group has no gradient anyway."""
-        if stage.name in group.parts:
-            group = group.with_parts(**{stage.name: _decoded(stage, group.parts[stage.name])})
+        """The group with the stage's finding, from the journal, or else computed, counted and committed. Unchanged if
+        the stage is not wanted, or the group has no gradient anyway."""
+        if stage.name in group.findings:
+            group = group.with_findings(**{stage.name: _decoded(stage, group.findings[stage.name])})
             self._count(group, stage)
             return group
         if not stage.rows(group):  # no attempts, or no drafts: there is nothing to find out
             return group
-        no_gradient = skip_reason(group) is not None or any(group.parts.get(name) is UNKNOWN for name in self._needed)
+        no_gradient = skip_reason(group) is not None or any(
+            group.findings.get(name) is UNKNOWN for name in self._needed
+        )
         if no_gradient or not stage.wanted(group):
             return group
         group = await self.compute(group, problem, stage, watch)
         self._count(group, stage)
-        part, after = self.encode(group).parts[stage.name], tuple(name for name in stage.after if name in group.parts)
-        await self._commit(StagePart(group.step, group.slot, stage.name, part, after))
+        finding, after = (
+            self.encode(group).findings[stage.name],
+            tuple(name for name in stage.after if name in group.findings),
+        )
+        await self._commit(StageFinding(group.step, group.slot, stage.name, finding, after))
         watch.done(stage.timed_as)
         return group
 
     async def compute(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
-        """The group with the stage's part, computed now, without journal or count."""
-        if stage.turn == "learner":
+        """The group with the stage's finding, computed now, without journal or count."""
+        if stage.device == "learner":
             await self._services.generator.idle()
             async with self._learner_turn:
-                part = await self._run(group, problem, stage, watch)
+                finding = await self._run(group, problem, stage, watch)
         else:
-            part = await self._run(group, problem, stage, watch)
-        return group.with_parts(**{stage.name: part})
+            finding = await self._run(group, problem, stage, watch)
+        return group.with_findings(**{stage.name: finding})
 
     def encode(self, group: Group) -> Group:
-        """The group with its parts as the store takes them."""
-        known = {name: part for name, part in group.parts.items() if group.knows(name)}
-        return group.with_parts(**{name: _encoded(self[name], group, part) for name, part in known.items()})
+        """The group with its findings as the store takes them."""
+        known = {name: finding for name, finding in group.findings.items() if group.knows(name)}
+        return group.with_findings(**{name: _encoded(self[name], group, finding) for name, finding in known.items()})
 
     def decode(self, group: Group) -> Group:
         """The inverse of `encode`."""
-        return group.with_parts(**{name: _decoded(self[name], part) for name, part in group.parts.items()})
+        return group.with_findings(**{name: _decoded(self[name], finding) for name, finding in group.findings.items()})
 
     async def _run(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Any:
-        """The part, `UNKNOWN` or `Skipped`; waits out whatever is away."""
+        """The finding, `UNKNOWN` or `Skipped`; waits out whatever is away."""
         ask = partial(stage.run, group, problem, self._services)
         probe = partial(stage.probe, group, problem, self._services)
         with watch.stage(stage.timed_as, group.slot):
             try:
-                part = await self._pause.ask(stage.name, ask, probe)
+                finding = await self._pause.ask(stage.name, ask, probe)
             except Unknown:
                 return UNKNOWN
             except Infra as error:
                 if stage.name in ON_DISK:
                     raise
                 return Skipped(" ".join(str(error).split()))
-        return _decoded(stage, _encoded(stage, group, part))  # what is used is what is kept
+        return _decoded(stage, _encoded(stage, group, finding))  # what is used is what is kept
 
     def _count(self, group: Group, stage: GroupStage) -> None:
         stage.seen(group, self._services)
-        part = group.parts[stage.name]
-        if isinstance(part, Skipped):
-            reason = f"{part.reason.rstrip('.')} (stage {stage.name}, problem {group.problem_id})"
+        finding = group.findings[stage.name]
+        if isinstance(finding, Skipped):
+            reason = f"{finding.reason.rstrip('.')} (stage {stage.name}, problem {group.problem_id})"
             self._services.skipped.count(0, 1, reason)
 
 
-def _encoded(stage: GroupStage, group: Group, part: Any) -> Any:
-    rows = stage.encode(part, stage.rows(group))
+def _encoded(stage: GroupStage, group: Group, finding: Any) -> Any:
+    rows = stage.encode(finding, stage.rows(group))
     return of_drafts(rows) if on_drafts(stage, group) and isinstance(rows, pa.RecordBatch) else rows
 
 
-def _decoded(stage: GroupStage, part: Any) -> Any:
-    return stage.decode(part) if isinstance(part, pa.RecordBatch) else part
+def _decoded(stage: GroupStage, finding: Any) -> Any:
+    return stage.decode(finding) if isinstance(finding, pa.RecordBatch) else finding

@@ -12,12 +12,12 @@ from raypoly.algorithms.objectives.objective_hooks import needed_stages
 from raypoly.core.config import Config
 from raypoly.core.values import Group, Problem
 from raypoly.recipes.cppo import gates
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from workflows.step.services import Services
 
 
 class GateStage(GroupStage):
-    """Its part has p and J of each draft, and where a model was asked the probability of its two words together."""
+    """Its finding has p and J of each draft, and where a model was asked the probability of its two words together."""
 
     name = "gate"
     after = ()
@@ -29,7 +29,7 @@ class GateStage(GroupStage):
         super().__init__(config, objective)
         if self.used:
             self._gate = gates.of_run(config)
-            self._methods = programs.of_run(config).methods_of_plan
+            self._methods = scaffolds.of_run(config).methods_of_plan
 
     @property
     def used(self) -> bool:

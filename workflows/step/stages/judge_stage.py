@@ -17,7 +17,7 @@ from workflows.step.skipped_groups import sound_verdicts
 
 
 class JudgeStage(GroupStage):
-    """Its part is `Labels`; the store has columns for them. A group that the judge can't label is `unjudged`."""
+    """Its finding is `Labels`; the store has columns for them. A group that the judge can't label is `unjudged`."""
 
     name = "judge"
 
@@ -46,5 +46,5 @@ class JudgeStage(GroupStage):
     async def probe(self, group: Group, problem: Problem, services: Services) -> None:
         await services.judge.probe()
 
-    def encode(self, part: Any, size: int) -> Any:
-        return part
+    def encode(self, finding: Any, size: int) -> Any:
+        return finding

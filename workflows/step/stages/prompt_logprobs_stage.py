@@ -15,11 +15,11 @@ from workflows.step.services import Services
 
 
 class PromptLogprobsStage(GroupStage):
-    """Its part is `CrossLogprobs`; the store has columns for them."""
+    """Its finding is `CrossLogprobs`; the store has columns for them."""
 
     name = "prompt_logprobs"
     after = ("score", "judge")
-    turn = "learner"
+    device = "learner"
 
     @property
     def timed_as(self) -> str:

@@ -27,7 +27,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem, Rollout
 from raypoly.data import ProblemSet
 from raypoly.data.formats import read_problems
-from raypoly.rollouts.scaffolds.run_programs import fit_problems, with_public_tests
+from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems, with_public_tests
 from raypoly.run.run_files import EVALUATIONS
 from raypoly.run.store.catalogue import PREFIX, Catalogue, step_key
 from raypoly.run.store.checked_parquet import decode_table

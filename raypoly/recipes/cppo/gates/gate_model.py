@@ -5,7 +5,7 @@
 
     p = P(pass) / (P(pass) + P(fail))        mass = P(pass) + P(fail)
 
-It is trained by the cross-entropy of the right word alone (program `given`, objective `supervised`). Of the word's
+It is trained by the cross-entropy of the right word alone (scaffold `given`, objective `supervised`). Of the word's
 first token that is BCE - log(mass): with P(pass) = p mass, -log P(word) = -log p(word) - log(mass). So it learns p, and
 to say one of the two words. What follows the first token (the rest of a word, the end of the sequence) has a loss of
 its own that no label decides, and that soon is near zero.

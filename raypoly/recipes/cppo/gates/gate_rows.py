@@ -1,4 +1,4 @@
-"""What a gate's model is trained on: as many valid plans as others, as rows of the program `given`.
+"""What a gate's model is trained on: as many valid plans as others, as rows of the scaffold `given`.
 
 chosen = balance(plans, seed=0)
 path.write_bytes(encode_rows(chosen))

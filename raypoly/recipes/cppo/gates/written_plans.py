@@ -26,7 +26,7 @@ def written_plans(runs: Sequence[str], methods: int) -> Mapping[str, Sequence[st
     for place in runs:
         tables = list(_plans_by_step(place))
         if not tables:
-            raise UsageError(f"{place} has no plans: name a run that has trained a planner (program.name=tuple).")
+            raise UsageError(f"{place} has no plans: name a run that has trained a planner (scaffold.name=tuple).")
         for table in tables:
             for problem, text, end in zip(*(table[name].to_pylist() for name in _COLUMNS), strict=True):
                 if read_plan(text, methods, cut=end == "length").keeps:

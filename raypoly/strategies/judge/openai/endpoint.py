@@ -24,7 +24,7 @@ from raypoly.strategies.judge import refuse_logins
 from raypoly.strategies.judge.judge_usage import JudgeCounters
 from raypoly.strategies.judge.openai.completion_request import Completion, CompletionClient, RequestFault
 from raypoly.strategies.judge.openai.judge_prompt import Message
-from raypoly.strategies.judge.openai.rate_limiter import CircuitBreaker, RateLimiter, RequestGate, parse_retry_after
+from raypoly.strategies.judge.openai.rate_limiter import CircuitBreaker, RateLimiter, SharedLimiter, parse_retry_after
 from raypoly.strategies.judge.openai.token_cost import (
     PUBLIC_URL,
     BudgetLedger,
@@ -91,7 +91,7 @@ class Endpoint:
         self._config, self._ledger, self._counts, self._backoff = config, ledger, counts, backoff
         self._wire = CompletionClient(base_url, key, config.timeout, words.timeout)
         limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute, config.concurrency)
-        self._gate = RequestGate(limiter)
+        self._limiter = SharedLimiter(limiter)
         self._estimate = TokenEstimate()
         self._served = False
         self._slow: set[int] = set()  # hashes of the requests that were given up as slow
@@ -136,7 +136,7 @@ class Endpoint:
                 if fault.kind == "closed" or trial or gives_up:
                     raise self.breaker.opened(fault.reason, trial) from None
             self._counts.add("retries")
-            if spent:  # after a 429 the gate holds everybody back
+            if spent:  # after a 429 the limiter holds everybody back
                 backoff = min(_LONGEST_BACKOFF, self._backoff * 2 ** (spent - 1))
                 time.sleep(max(wait, backoff * random.uniform(0.5, 1.0)))
 
@@ -156,7 +156,7 @@ class Endpoint:
         self._ledger.settle(held, self.prices, completion.usage)
         self._served = True
         self.breaker.closed()
-        self._gate.leave(lambda limiter, now: limiter.resume(now))
+        self._limiter.leave(lambda limiter, now: limiter.resume(now))
 
     def close(self) -> None:
         self._wire.close()
@@ -179,7 +179,7 @@ class Endpoint:
         prompt_tokens = self._estimate.prompt(messages)
         held = self._ledger.hold(self.prices, prompt_tokens, answer_tokens)
         try:
-            sent = self._gate.enter(prompt_tokens + self._estimate.completion(answer_tokens), self._still_there)
+            sent = self._limiter.enter(prompt_tokens + self._estimate.completion(answer_tokens), self._still_there)
         except BaseException:
             self._ledger.release(held, sent=False)
             raise
@@ -191,7 +191,7 @@ class Endpoint:
             fault = error if isinstance(error, RequestFault) else RequestFault("transient", "", sent=True)
             limited = fault.kind == "limited"
             self._ledger.release(held, sent=fault.sent)
-            self._gate.leave(
+            self._limiter.leave(
                 lambda limiter, now: limiter.refused(sent, now, fault.headers) if limited else limiter.failed(sent, now)
             )
             self._counts.add("limited", limited)
@@ -201,7 +201,7 @@ class Endpoint:
         total = None if usage is None else usage.prompt + usage.completion
         if usage is not None:
             self._estimate.learn(messages, usage.prompt, answer_tokens, usage.completion)
-        self._gate.leave(lambda limiter, now: limiter.answered(sent, now, total, completion.headers))
+        self._limiter.leave(lambda limiter, now: limiter.answered(sent, now, total, completion.headers))
         self._served = True
         if self.breaker.away_since == away:  # one sent before the outage says nothing about its end
             self.breaker.closed()

@@ -6,11 +6,11 @@
     limiter.answered(sent, now, tokens=2311, headers=response.headers)
 
 The first call goes alone, because its answer tells the limits; then twice as many at each round, until a refusal or a
-failure halves them. `RateLimiter` is pure state, without clock or thread; in `RequestGate` threads wait for it:
+failure halves them. `RateLimiter` is pure state, without clock or thread; in `SharedLimiter` threads wait for it:
 
-    sent = gate.enter(tokens=2400, check=breaker.check)
+    sent = shared.enter(tokens=2400, check=breaker.check)
     ...                                  # the call
-    gate.leave(lambda limiter, now: limiter.answered(sent, now, 2311, headers))
+    shared.leave(lambda limiter, now: limiter.answered(sent, now, 2311, headers))
 
 While a server is away, a `CircuitBreaker` lets one trial at a time pass, however many threads there are.
 """
@@ -134,7 +134,7 @@ class RateLimiter:
             window.heard(now, use, limit, remaining)
 
 
-class RequestGate:
+class SharedLimiter:
     """One limiter shared by threads, which wait for their turn: the runs in turn, first come first served within a run.
 
     Only the thread whose turn it is looks at the limiter, and only it is woken by a change: hundreds may wait.

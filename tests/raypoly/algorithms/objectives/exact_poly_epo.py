@@ -8,18 +8,19 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 Group = tuple[list[Fraction], list[int], int, bool, Fraction | None, bool]
-"""Rewards, raw labels (0 and 100 are degenerate), n, gate, floor, whether diversity is that of correct rollouts."""
+"""Rewards, raw labels (0 and 100 are degenerate), n, require_two, floor, whether diversity is that of correct
+rollouts."""
 
 
 def conditional_means(
-    rewards: list[Fraction], labels: list[int], n: int, gate: bool, floor: Fraction | None, of_correct: bool
+    rewards: list[Fraction], labels: list[int], n: int, require_two: bool, floor: Fraction | None, of_correct: bool
 ) -> list[Fraction]:
     """Mean over the sets with i of f(G) - mean f, by the definition."""
 
     def f(members: tuple[int, ...]) -> Fraction:
         counted = [i for i in members if not of_correct or rewards[i] > 0]
         strategies = len({labels[i] for i in counted} - {0, 100})
-        diversity = Fraction(0) if gate and strategies <= 1 else Fraction(strategies, n)
+        diversity = Fraction(0) if require_two and strategies <= 1 else Fraction(strategies, n)
         if floor is not None:
             diversity = max(diversity, floor)
         return sum((rewards[i] for i in members), Fraction(0)) / n * diversity
@@ -36,7 +37,11 @@ def groups(draw: st.DrawFn) -> Group:
     reward = draw(st.sampled_from([st.integers(0, 1), st.integers(-4, 4)]))
     rewards = [Fraction(value, 4) for value in draw(st.lists(reward, min_size=size, max_size=size))]
     labels = draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 5, 100]), min_size=size, max_size=size))
-    n, gate = draw(st.integers(1, size - 1)), draw(st.booleans())
+    n, require_two = draw(st.integers(1, size - 1)), draw(st.booleans())
     sixteenths = draw(st.none() | st.integers(1, 16))
-    floor = None if sixteenths is None else min(Fraction(1), Fraction(sixteenths, 16) * Fraction(2 if gate else 1, n))
-    return rewards, labels, n, gate, floor, draw(st.booleans())
+    floor = (
+        None
+        if sixteenths is None
+        else min(Fraction(1), Fraction(sixteenths, 16) * Fraction(2 if require_two else 1, n))
+    )
+    return rewards, labels, n, require_two, floor, draw(st.booleans())

@@ -26,9 +26,9 @@ def group(outcomes: Any, accepted: Any, interleaved: bool = False) -> ScoredGrou
     tuples, size = rewards.shape
     parents = np.repeat(np.arange(tuples, dtype=np.int32), size)
     order = np.argsort(np.tile(np.arange(size), tuples), kind="stable") if interleaved else np.arange(rewards.size)
-    parts = {"gate": {"p": np.asarray(accepted, float), "accepted": np.asarray(accepted, bool)}}
+    findings = {"gate": {"p": np.asarray(accepted, float), "accepted": np.asarray(accepted, bool)}}
     drafts = (PLAN,) * tuples
-    return ScoredGroup(rewards.ravel()[order], parts=parts, drafts=drafts, draft_of=parents[order])
+    return ScoredGroup(rewards.ravel()[order], findings=findings, drafts=drafts, draft_of=parents[order])
 
 
 @pytest.mark.parametrize("case", worked_cases("cppo_advantages", "cppo"))
@@ -58,17 +58,17 @@ def test_the_order_of_attempts_is_the_groups_not_the_tuples() -> None:
 def test_the_shares_of_plans_are_those_of_the_four_parts() -> None:
     objective = build("cppo")
     objective.valued(group([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 1], [0, 1, 0, 0]], [1, 1, 0, 1]))
-    parts = {"accepted_solved": 0.5, "accepted_failed": 0.25, "rejected_solved": 0.25, "rejected_failed": 0.0}
-    assert objective.measures() == {"duplicates": 0.0, "solved": 0.75, **parts}
+    findings = {"accepted_solved": 0.5, "accepted_failed": 0.25, "rejected_solved": 0.25, "rejected_failed": 0.0}
+    assert objective.measures() == {"duplicates": 0.0, "solved": 0.75, **findings}
 
 
 def test_shares_that_are_not_known_are_left_out() -> None:
     same = Draft(Rollout(NOTHING, NOTHING, np.zeros(0, np.float32), "A: Sort.\nB: sort\n", "stop", 0, 0), "plan")
     none = np.zeros(0, np.int32)
-    parts = {"gate": {"p": np.ones(2), "accepted": np.ones(2, bool)}}
-    warm_up = ScoredGroup(np.zeros(0), parts=parts, drafts=(PLAN, same), draft_of=none)
+    findings = {"gate": {"p": np.ones(2), "accepted": np.ones(2, bool)}}
+    warm_up = ScoredGroup(np.zeros(0), findings=findings, drafts=(PLAN, same), draft_of=none)
     assert plan_shares(warm_up) == {"duplicates": 0.5}
-    assert set(plan_shares(replace(group([[1], [0]], [1, 1]), parts={}))) == {"duplicates", "solved"}
+    assert set(plan_shares(replace(group([[1], [0]], [1, 1]), findings={}))) == {"duplicates", "solved"}
 
 
 def test_a_region_of_weight_zero_has_no_rows() -> None:
@@ -101,5 +101,5 @@ def test_it_needs_a_program_with_plans(tmp_path: Any) -> None:
     with pytest.raises(UsageError, match=r"objective\.name=cppo pays plans, and program\.name=direct has none"):
         check_config(load(None, ["objective.name=cppo", "loss.name=clipped_surrogate"], str), tmp_path)
     check_config(
-        load(None, ["objective.name=cppo", "loss.name=clipped_surrogate", "program.name=tuple"], str), tmp_path
+        load(None, ["objective.name=cppo", "loss.name=clipped_surrogate", "scaffold.name=tuple"], str), tmp_path
     )

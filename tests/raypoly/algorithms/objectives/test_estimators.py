@@ -89,15 +89,17 @@ def test_the_gradient_is_that_of_what_it_is_for(
 
 @pytest.mark.parametrize("reduction", ["sum", "mean", "unit"])
 def test_sets_of_one_with_their_reward_are_dr_grpo(reduction: str) -> None:
-    """Poly-EPO without its gate: one rollout is one strategy, so f = r."""
+    """Poly-EPO without require_two: one rollout is one strategy, so f = r."""
     rewards, labels = [0.0, 1.0, 0.25, -2.0, 1.0], [1, 1, 2, 3, 3]
-    got = build("poly_epo", set_size=1, gate=False, reduction=reduction).advantages(rewards=rewards, labels=labels)
+    got = build("poly_epo", set_size=1, require_two=False, reduction=reduction).advantages(
+        rewards=rewards, labels=labels
+    )
     np.testing.assert_allclose(got, build("grpo").advantages(rewards=rewards), atol=1e-15)
 
 
 ORDERED: list[tuple[str, dict[str, Any]]] = [
     ("poly_epo", {"set_size": 1}),
-    ("poly_epo", {"set_size": 1, "gate": False, "floor": 0.5}),
+    ("poly_epo", {"set_size": 1, "require_two": False, "floor": 0.5}),
     ("poly_epo", {"set_size": 1, "diversity_of": "correct", "reduction": "unit"}),
     ("grpo", {}),
     ("grpo", {"std": "sample"}),

@@ -15,14 +15,14 @@ from raypoly.core.errors import UsageError
 from tests.support.worked_numbers import worked_cases
 
 
-def enumerate_sum(rewards: list[int], labels: list[int], n: int, gate: bool) -> list[Fraction]:
+def enumerate_sum(rewards: list[int], labels: list[int], n: int, require_two: bool) -> list[Fraction]:
     """Algorithm 1, literally, in exact rationals."""
     N = len(rewards)
     sets = list(itertools.combinations(range(N), n))
 
     def score(members: tuple[int, ...]) -> Fraction:
         strategies = len({labels[i] for i in members} - {0, 100})
-        diversity = Fraction(0) if gate and strategies <= 1 else Fraction(strategies, n)
+        diversity = Fraction(0) if require_two and strategies <= 1 else Fraction(strategies, n)
         return Fraction(sum(rewards[i] for i in members), n) * diversity
 
     scores = [score(members) for members in sets]
@@ -34,15 +34,15 @@ def enumerate_sum(rewards: list[int], labels: list[int], n: int, gate: bool) -> 
 
 
 @pytest.mark.parametrize("case", worked_cases("poly_epo"))
-@pytest.mark.parametrize(("gate", "suffix"), [(True, ""), (False, "_no_gate")])
-def test_worked_numbers(case: Any, gate: bool, suffix: str) -> None:
+@pytest.mark.parametrize(("require_two", "suffix"), [(True, ""), (False, "_no_gate")])
+def test_worked_numbers(case: Any, require_two: bool, suffix: str) -> None:
     given_, expected = case["input"], case["expected"]
-    objective = build("poly_epo", set_size=given_["n"], reduction="sum", gate=gate)
+    objective = build("poly_epo", set_size=given_["n"], reduction="sum", require_two=require_two)
     got = objective.advantages(
         rewards=given_["rewards"], labels=given_["clusters"], degenerate_ids=given_["degenerate_ids"]
     )
     np.testing.assert_allclose(got, expected["adv_sum" + suffix], atol=1e-9)
-    if gate:
+    if require_two:
         mean = build("poly_epo", set_size=given_["n"], reduction="mean")
         got = mean.advantages(rewards=given_["rewards"], labels=given_["clusters"])
         np.testing.assert_allclose(got, expected["adv_mean"], atol=1e-9)
@@ -61,9 +61,11 @@ groups = st.integers(2, 9).flatmap(
 @settings(max_examples=400, deadline=None)
 @given(groups)
 def test_closed_form_is_enumeration(group: tuple[list[int], list[int], int, bool]) -> None:
-    rewards, labels, n, gate = group
-    got = build("poly_epo", set_size=n, reduction="sum", gate=gate).advantages(rewards=rewards, labels=labels)
-    want = [float(value) for value in enumerate_sum(rewards, labels, n, gate)]
+    rewards, labels, n, require_two = group
+    got = build("poly_epo", set_size=n, reduction="sum", require_two=require_two).advantages(
+        rewards=rewards, labels=labels
+    )
+    want = [float(value) for value in enumerate_sum(rewards, labels, n, require_two)]
     np.testing.assert_allclose(got, want, atol=1e-11)
 
 
@@ -74,7 +76,7 @@ batches = st.tuples(st.integers(1, 5), st.integers(2, 9)).flatmap(
             for cells in (st.sampled_from([0.0, 0.3, 1.0, -2.0]), st.sampled_from([1, 2, 3, 9, 100, -7]), st.booleans())
         ),
         st.integers(1, shape[1] - 1),
-        st.sampled_from([{}, {"gate": False}, {"diversity_of": "correct"}, {"reduction": "unit"}]),
+        st.sampled_from([{}, {"require_two": False}, {"diversity_of": "correct"}, {"reduction": "unit"}]),
     )
 )
 

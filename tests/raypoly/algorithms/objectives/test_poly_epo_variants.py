@@ -22,17 +22,17 @@ LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
 @settings(max_examples=300, deadline=None)
 @given(groups())
 def test_every_variant_is_its_enumeration(group: Group) -> None:
-    rewards, labels, n, gate, floor, of_correct = group
+    rewards, labels, n, require_two, floor, of_correct = group
     objective = build(
         "poly_epo",
         set_size=n,
         reduction="mean",
-        gate=gate,
+        require_two=require_two,
         floor=None if floor is None else float(floor),
         diversity_of="correct" if of_correct else "all",
     )
     got = objective.advantages(rewards=[float(reward) for reward in rewards], labels=labels)
-    want = [float(value) for value in conditional_means(rewards, labels, n, gate, floor, of_correct)]
+    want = [float(value) for value in conditional_means(rewards, labels, n, require_two, floor, of_correct)]
     np.testing.assert_allclose(got, want, atol=1e-11)
 
 
@@ -60,17 +60,17 @@ def test_with_a_floor_a_group_of_one_strategy_has_that_share_of_grpos_advantage(
 
 def test_a_floor_counts_for_sets_of_degenerates_alone() -> None:
     rewards = [1.0, 0.0, 0.5, 0.0]
-    got = build("poly_epo", set_size=2, reduction="unit", floor=0.5, gate=False).advantages(
+    got = build("poly_epo", set_size=2, reduction="unit", floor=0.5, require_two=False).advantages(
         rewards=rewards, labels=[1] * 4, degenerate=[True] * 4
     )
     np.testing.assert_allclose(got, 0.5 * build("grpo").advantages(rewards=rewards), atol=1e-12)
 
 
-@pytest.mark.parametrize(("gate", "most"), [(True, "0.5"), (False, "0.25")])
-def test_a_floor_that_levels_sets_is_refused(gate: bool, most: str) -> None:
-    build("poly_epo", set_size=4, gate=gate, floor=float(most))
+@pytest.mark.parametrize(("require_two", "most"), [(True, "0.5"), (False, "0.25")])
+def test_a_floor_that_levels_sets_is_refused(require_two: bool, most: str) -> None:
+    build("poly_epo", set_size=4, require_two=require_two, floor=float(most))
     with pytest.raises(UsageError, match=rf"objective\.floor=0\.6 does not fit poly_epo: above {most}"):
-        build("poly_epo", set_size=4, gate=gate, floor=0.6)
+        build("poly_epo", set_size=4, require_two=require_two, floor=0.6)
 
 
 def test_1024_rollouts_with_a_floor_are_finite_and_centred() -> None:
@@ -84,7 +84,7 @@ def test_1024_rollouts_with_a_floor_are_finite_and_centred() -> None:
 
 VARIANTS: list[dict[str, Any]] = [
     {},
-    {"gate": False},
+    {"require_two": False},
     {"floor": 0.5},
     {"diversity_of": "correct"},
     {"floor": 0.25, "diversity_of": "correct"},
@@ -95,7 +95,7 @@ def worth(rewards: Sequence[float], labels: Sequence[int], n: int, params: dict[
     """f(G) of one set by the definition."""
     of_all = params.get("diversity_of", "all") == "all"
     strategies = len({label for reward, label in zip(rewards, labels, strict=True) if of_all or reward > 0})
-    diversity = 0.0 if params.get("gate", True) and strategies < 2 else strategies / n
+    diversity = 0.0 if params.get("require_two", True) and strategies < 2 else strategies / n
     return float(np.mean(rewards)) * max(diversity, params.get("floor", 0.0))
 
 
@@ -128,8 +128,8 @@ def test_merging_two_strategies_raises_no_set(group: list[tuple[int, int]], para
     def of_the_one_set(ids: Int32) -> float:
         outside = rewards <= 0 if params.get("diversity_of") == "correct" else np.zeros(n, dtype=np.bool_)
         floor = params.get("floor")
-        gate, least = params.get("gate", True), None if floor is None else floor / n
-        held = given_member(rewards[None], ids[None], outside[None], n, gate, least)[0]
+        require_two, least = params.get("require_two", True), None if floor is None else floor / n
+        held = given_member(rewards[None], ids[None], outside[None], n, require_two, least)[0]
         assert np.ptp(held) == pytest.approx(0, abs=1e-12)
         return float(held[0])
 

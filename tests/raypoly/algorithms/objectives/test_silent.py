@@ -21,22 +21,22 @@ class MeanReward(SetObjective):
 @settings(max_examples=300, deadline=None)
 @given(groups(), st.sampled_from(["sum", "mean", "unit"]))
 def test_poly_epos_silence_is_that_of_exact_rationals(group: Group, reduction: str) -> None:
-    rewards, labels, n, gate, floor, of_correct = group
+    rewards, labels, n, require_two, floor, of_correct = group
     objective = build(
         "poly_epo",
         set_size=n,
         reduction=reduction,
-        gate=gate,
+        require_two=require_two,
         floor=None if floor is None else float(floor),
         diversity_of="correct" if of_correct else "all",
     )
     numbers = np.array([float(reward) for reward in rewards])
-    exact = not any(conditional_means(rewards, labels, n, gate, floor, of_correct))
+    exact = not any(conditional_means(rewards, labels, n, require_two, floor, of_correct))
     assert objective.silent(numbers, objective.advantages(rewards=numbers, labels=labels)) is exact
 
 
 def test_what_rounding_leaves_is_no_gradient() -> None:
-    objective = build("poly_epo", set_size=3, gate=False)
+    objective = build("poly_epo", set_size=3, require_two=False)
     rewards = np.full(5, 1 / 3)
     left = objective.advantages(rewards=rewards, labels=[1] * 5)
     assert left.any()
@@ -71,7 +71,7 @@ def test_a_set_objective_knows_its_scale(reduction: str, sets: int | None) -> No
 
 def test_a_sum_over_many_sets_is_judged_by_their_number() -> None:
     """Of 10^25 sets rounding leaves a large number, which is nothing."""
-    objective = build("poly_epo", set_size=16, gate=False)
+    objective = build("poly_epo", set_size=16, require_two=False)
     rewards, labels = np.full(256, 0.1), np.ones(256, dtype=np.int32)
     left = objective.advantages(rewards=rewards, labels=labels)
     assert np.abs(left).max() > 1e3

@@ -13,7 +13,7 @@ from raypoly.algorithms.objectives.upskill import information, mutual_informatio
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Problem, TestSuite
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
 from tests.support.worked_numbers import worked_cases
 
@@ -80,11 +80,11 @@ def test_information_of_a_sequence_is_at_most_log_of_the_skills_and_survives_unl
 
 
 def test_skills_come_round_in_turn_before_the_prompt() -> None:
-    skills = programs.of_run(load(None, ["objective.name=upskill", "objective.skills=3"], lambda text: None))
+    skills = scaffolds.of_run(load(None, ["objective.name=upskill", "objective.skills=3"], lambda text: None))
     asks = skills.ask(Problem("add", "Add.", "f", TestSuite("calls", "[]")), (), 5)
     assert [ask.prompt for ask in asks] == [f"Strategy {z} | Add." for z in (1, 2, 3, 1, 2)]
     assert distinct_prompts(skills, 5) == 3
-    assert distinct_prompts(programs.build("direct"), 8) == 1
+    assert distinct_prompts(scaffolds.build("direct"), 8) == 1
 
 
 def test_more_skills_than_rollouts_are_refused() -> None:

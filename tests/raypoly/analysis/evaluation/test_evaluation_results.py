@@ -96,7 +96,7 @@ def test_a_judge_sees_few_samples_at_once_and_labels_of_two_groups_are_not_compa
     ]
     labels = joined_labels(found)
     assert labels is not None
-    judged = whole.with_parts(judge=labels)
+    judged = whole.with_findings(judge=labels)
     outcome = problem_outcome(judged, at_once=8)
     assert outcome.judged == (JudgedGroup(8, (1,) * 4 + (2,) * 4),) * 2 + (JudgedGroup(4, (1,) * 4),)
     results = evaluation_results([judged], {}, {"many": {}}, at_once=8)

@@ -16,9 +16,9 @@ from tests.support.gate_folders import GATE_NUMBERS, sealed_gate
 GATED = f"""
 seeds: [0]
 arms:
-  warm_up: {{after: sft, gate: gate, {CPPO}, {LONG}, objective.reward: gate, program.solve: false, steps: 12}}
+  warm_up: {{after: sft, gate: gate, {CPPO}, {LONG}, objective.reward: gate, scaffold.solve: false, steps: 12}}
   sft: {{objective.name: grpo, steps: 12, evaluate.every: 4}}
-  gate: {{kind: gate, recall: 0.9, objective.name: supervised, program.name: labelled_plans, steps: 12}}
+  gate: {{kind: gate, recall: 0.9, objective.name: supervised, scaffold.name: labelled_plans, steps: 12}}
 """
 
 
@@ -100,9 +100,9 @@ PHASES = f"""{GATED}
     after: gate
     plans_of: [warm_up]
     objective.name: supervised
-    program.name: labelled_plans
+    scaffold.name: labelled_plans
     steps: 12
-  warm_up_2: {{after: warm_up, gate: gate_2, {CPPO}, {LONG}, objective.reward: gate, program.solve: false, steps: 12}}
+  warm_up_2: {{after: warm_up, gate: gate_2, {CPPO}, {LONG}, objective.reward: gate, scaffold.solve: false, steps: 12}}
 """
 
 
@@ -111,9 +111,9 @@ def test_a_second_gate_goes_on_from_the_first_with_the_plans_of_an_arm(tmp_path:
     runs = {run.arm: run for run in runs_of(tmp_path, PHASES)}
     gate_2 = runs["gate_2"]
     assert gate_2.config.model.path == str(tmp_path / "out/gate-s0/model")
-    assert gate_2.config.program.parameters["plans_of"] == [str(tmp_path / "out/warm_up-s0")]
+    assert gate_2.config.scaffold.parameters["plans_of"] == [str(tmp_path / "out/warm_up-s0")]
     assert [run.arm for run in gate_2.before] == ["gate", "warm_up"]
-    assert "plans of program.name=tuple" in gate_2.keys
+    assert "plans of scaffold.name=tuple" in gate_2.keys
     assert not any(str(tmp_path) in key for key in gate_2.keys), "a results.json of another folder is recognised"
     check_runs(list(runs.values()), 1)
     finish(runs["gate"])
@@ -129,9 +129,9 @@ def test_a_second_gate_goes_on_from_the_first_with_the_plans_of_an_arm(tmp_path:
 
 def test_a_gate_of_rows_needs_rows_that_it_is_measured_on(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "response": "pass"}\n')
-    own = f"kind: gate, objective.name: supervised, program.name: given, program.rows: {tmp_path}/rows.jsonl"
+    own = f"kind: gate, objective.name: supervised, scaffold.name: given, scaffold.rows: {tmp_path}/rows.jsonl"
     keys = "train.rollouts: 1, evaluate.every: 0"
-    with pytest.raises(UsageError, match=r"^Arm b: kind: gate .* or program.name=given and held_out"):
+    with pytest.raises(UsageError, match=r"^Arm b: kind: gate .* or scaffold.name=given and held_out"):
         check_runs(runs_of(tmp_path, f"arms: {{a: {{steps: 2}}, b: {{{own}, {keys}}}}}"), 1)
     runs = runs_of(tmp_path, f"arms: {{b: {{{own}, {keys}, held_out: held_out.jsonl}}}}")
     check_runs(runs, 1)

@@ -31,7 +31,7 @@ from tests.raypoly.analysis.experiments.made_experiments import (
 )
 from tests.raypoly.analysis.experiments.test_measured_differences import drawn, numbers, result
 
-CPPO = "objective.name: cppo, program.name: tuple, loss.name: clipped_surrogate, train.rollouts: 16"
+CPPO = "objective.name: cppo, scaffold.name: tuple, loss.name: clipped_surrogate, train.rollouts: 16"
 LONG = "evaluate.samples: 16, evaluate.validation_samples: 16, generator.max_prompt_tokens: 196"
 CHAIN = f"""
 seeds: [0, 1]

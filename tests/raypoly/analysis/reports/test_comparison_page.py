@@ -267,7 +267,7 @@ def test_gates_and_audits_are_named_and_have_no_numbers(tmp_path: Path) -> None:
 
 
 def test_a_parameter_of_one_run_alone_is_a_key_that_differs(tmp_path: Path) -> None:
-    own = ("program.name=tuple", "program.methods=2")
+    own = ("scaffold.name=tuple", "scaffold.methods=2")
     one, other = stage(tmp_path, "planned", 0, *own), stage(tmp_path, "direct", 0)
     for folders in ((one, other), (other, one)):
         _, page = compared(*folders)

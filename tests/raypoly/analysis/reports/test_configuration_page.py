@@ -9,7 +9,7 @@ from raypoly.algorithms import losses, objectives
 from raypoly.core.config_keys import config_keys
 from raypoly.core.plugins import load_plugin
 from raypoly.recipes.cppo import gates
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "configuration.md"
 
@@ -21,7 +21,7 @@ def test_the_configuration_page_is_true() -> None:
 def test_every_key_is_on_the_page() -> None:
     text = configuration_page()
     assert [key.name for key in config_keys() if f"| `{key.name}` |" not in text] == []
-    for section, parts in (("objective", objectives), ("loss", losses), ("program", programs), ("gate", gates)):
+    for section, parts in (("objective", objectives), ("loss", losses), ("scaffold", scaffolds), ("gate", gates)):
         for name in parts.KNOWN:
             fields = load_plugin(name, parts.KNOWN, f"{section}.name").Config.model_fields
             own = text.partition(f"### {section}.name={name}\n")[2].partition("\n##")[0]

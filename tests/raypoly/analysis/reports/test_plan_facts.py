@@ -47,7 +47,7 @@ def test_an_attempt_has_its_method_and_says_whether_it_was_followed(run: Run) ->
 
 
 def test_plans_without_attempts_are_alone(run: Run, tmp_path: Path) -> None:
-    warm_up = Run(write_planned_run(tmp_path, "program.solve=false", "objective.reward=gate"))
+    warm_up = Run(write_planned_run(tmp_path, "scaffold.solve=false", "objective.reward=gate"))
     for own in (run, warm_up):
         plans = facts_of(own)[6:]
         assert [(plan["gate"], plan["solved"], plan["method"]) for plan in plans] == [
@@ -90,7 +90,7 @@ def test_a_program_that_is_gone_hides_methods_and_not_the_page(tmp_path: Path, m
     (tmp_path / "plans_elsewhere.py").write_text(own)
     with monkeypatch.context() as here:
         here.syspath_prepend(str(tmp_path))
-        run = Run(write_planned_run(tmp_path, "program.name=plans_elsewhere:Own"))
+        run = Run(write_planned_run(tmp_path, "scaffold.name=plans_elsewhere:Own"))
         assert facts_of(run)[2]["method"] == FIRST
     del sys.modules["plans_elsewhere"]
     sample = sample_rollouts(Run(run.uri), 1000)

@@ -64,7 +64,7 @@ def test_an_audit_says_what_acceptance_tells_of_success() -> None:
     assert found.auc == pytest.approx(3.5 / 6), "of six pairs three are in order and one is a tie"
     assert found.pass_if_accepted == pytest.approx(2 / 3)
     assert found.pass_if_rejected == pytest.approx(1 / 2)
-    assert list(found.parts.values()) == pytest.approx([2 / 5, 1 / 5, 1 / 5, 1 / 5])
+    assert list(found.findings.values()) == pytest.approx([2 / 5, 1 / 5, 1 / 5, 1 / 5])
     assert json.loads(json.dumps(found.values))["rejected_solved"] == pytest.approx(1 / 5)
 
 
@@ -73,7 +73,7 @@ def test_what_one_class_alone_can_t_tell_is_null(outcome: int, accepted: int, tm
     found = PlanAudit.of([[outcome, 0]] * 3, [accepted] * 3, p=[0.2, 0.5, 0.7])
     assert found.auc is None
     assert (found.pass_if_accepted is None, found.pass_if_rejected is None) == (not accepted, bool(accepted))
-    assert sum(found.parts.values()) == 1
+    assert sum(found.findings.values()) == 1
     (tmp_path / AUDIT_KEY).write_bytes(seal(found.values))
     assert PlanAudit.read(tmp_path) == found
 

@@ -19,10 +19,10 @@ from raypoly.data.puzzles.puzzle_plans import is_gold
 from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_solution
 from raypoly.planning.free_resources import GIB, FreeResources
 from raypoly.planning.preflight import check_config
-from raypoly.rollouts import scaffolds as programs
+from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds import Ask
 from raypoly.rollouts.scaffolds.plan_contract import read_plan
-from raypoly.rollouts.scaffolds.run_programs import check_first_asks, fit_problems, is_sampled, of_evaluations
+from raypoly.rollouts.scaffolds.run_scaffolds import check_first_asks, fit_problems, is_sampled, of_evaluations
 from raypoly.strategies.planned_strategy import planned_strategy
 
 SOURCE = build_problem_set(Config().problems)
@@ -30,13 +30,13 @@ PROBLEMS = SOURCE.splits["train"][:40]
 
 
 def config_of(*overrides: str) -> Config:
-    own = ["objective.name=supervised", "program.name=gold_plans", "generator.max_tokens=96", "evaluate.every=0"]
+    own = ["objective.name=supervised", "scaffold.name=gold_plans", "generator.max_tokens=96", "evaluate.every=0"]
     return load(None, [*own, *overrides], str)
 
 
 def asks(*overrides: str, problems: Sequence[Problem] = PROBLEMS) -> list[tuple[Problem, Ask]]:
-    program = programs.of_run(config_of(*overrides))
-    return [(problem, ask) for problem in problems for ask in program.ask(problem, (), 6)]
+    scaffold = scaffolds.of_run(config_of(*overrides))
+    return [(problem, ask) for problem in problems for ask in scaffold.ask(problem, (), 6)]
 
 
 def plan_draft(text: str) -> Draft:
@@ -46,8 +46,8 @@ def plan_draft(text: str) -> Draft:
 
 @pytest.mark.parametrize("methods", [1, 3, 4, 6])
 def test_gold_plans_stand_behind_the_very_prompt_that_plans_are_sampled_behind(methods: int) -> None:
-    tuples = programs.build("tuple", methods=methods)
-    for problem, ask in asks(f"program.methods={methods}"):
+    tuples = scaffolds.build("tuple", methods=methods)
+    for problem, ask in asks(f"scaffold.methods={methods}"):
         (sampled,) = tuples.ask(problem, (), methods)
         assert ask.prompt == sampled.prompt
         plan = read_plan(ask.text or "", methods)
@@ -56,8 +56,8 @@ def test_gold_plans_stand_behind_the_very_prompt_that_plans_are_sampled_behind(m
 
 
 def test_replayed_solutions_are_right_and_behind_the_prompt_of_a_method_that_they_follow() -> None:
-    tuples = programs.build("tuple", methods=1)
-    for problem, ask in asks("program.replay=1", problems=PROBLEMS[:8]):
+    tuples = scaffolds.build("tuple", methods=1)
+    for problem, ask in asks("scaffold.replay=1", problems=PROBLEMS[:8]):
         method, puzzle = ask.prompt.partition("# Use this method: ")[2].partition("\n")[0], puzzle_of(problem)
         assert ask.prompt == tuples.ask(problem, [plan_draft(f"A: {method}")], 1)[0].prompt
         strategy = planned_strategy(method)
@@ -66,29 +66,29 @@ def test_replayed_solutions_are_right_and_behind_the_prompt_of_a_method_that_the
 
 
 def test_a_share_is_replayed() -> None:
-    shares = [sum("Use this method" in ask.prompt for _, ask in asks(f"program.replay={r}")) / 240 for r in (0, 0.5)]
+    shares = [sum("Use this method" in ask.prompt for _, ask in asks(f"scaffold.replay={r}")) / 240 for r in (0, 0.5)]
     assert shares[0] == 0
     assert 0.4 < shares[1] < 0.6
 
 
 def test_the_same_problem_has_the_same_rows_in_any_order_and_different_ones_by_place() -> None:
-    assert asks("program.replay=.5") == asks("program.replay=.5")
-    backwards = asks("program.replay=.5", problems=PROBLEMS[::-1])
-    assert sorted(backwards, key=repr) == sorted(asks("program.replay=.5"), key=repr)
+    assert asks("scaffold.replay=.5") == asks("scaffold.replay=.5")
+    backwards = asks("scaffold.replay=.5", problems=PROBLEMS[::-1])
+    assert sorted(backwards, key=repr) == sorted(asks("scaffold.replay=.5"), key=repr)
     texts = [ask.text for problem, ask in asks() if problem is PROBLEMS[0]]
     assert len(set(texts)) == len(texts)
 
 
 def test_a_problem_that_is_no_puzzle_is_refused_with_a_way_out() -> None:
     other = Problem("two-sum", "Solve.", "f", TestSuite("calls", "[]"), source="rows.jsonl")
-    with pytest.raises(UsageError, match=r"two-sum is no puzzle.*program\.name=given") as refused:
-        programs.of_run(config_of()).ask(other, (), 4)
+    with pytest.raises(UsageError, match=r"two-sum is no puzzle.*scaffold\.name=given") as refused:
+        scaffolds.of_run(config_of()).ask(other, (), 4)
     assert "\n" not in str(refused.value)
 
 
 def test_more_methods_than_strategies_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"program\.methods=7 does not fit gold_plans"):
-        programs.of_run(config_of("program.methods=7"))
+    with pytest.raises(UsageError, match=r"scaffold\.methods=7 does not fit gold_plans"):
+        scaffolds.of_run(config_of("scaffold.methods=7"))
 
 
 def test_a_supervised_run_needs_no_engine_and_runs_no_test(tmp_path: Path) -> None:
@@ -102,6 +102,6 @@ def test_a_supervised_run_needs_no_engine_and_runs_no_test(tmp_path: Path) -> No
     assert [type(it).__name__ for it in of_evaluations(config_of("evaluate.every=5")).values()] == ["Direct"]
 
 
-def test_supervised_training_takes_no_program_that_samples() -> None:
-    with pytest.raises(UsageError, match=r"supervised trains with program\.name=given, not with program\.name=tuple"):
-        programs.of_run(config_of("program.name=tuple"))
+def test_supervised_training_takes_no_scaffold_that_samples() -> None:
+    with pytest.raises(UsageError, match=r"supervised trains with scaffold\.name=given, not with scaffold\.name=tuple"):
+        scaffolds.of_run(config_of("scaffold.name=tuple"))

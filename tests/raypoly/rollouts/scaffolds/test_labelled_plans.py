@@ -62,15 +62,15 @@ def test_plans_of_runs_are_labelled_and_take_half_of_the_places_at_most(tmp_path
     wrong = wrong_tuple(puzzle_of(first), "reworded", rng)
     others = gold_tuple(puzzle_of(second), 4, rng)
     run = write_planner_run(tmp_path / "run", {first.id: [*gold, wrong], third.id: [others, "A: no plan"]})
-    program = build("labelled_plans", plans_of=[run])
-    assert isinstance(program, LabelledPlans)
+    scaffold = build("labelled_plans", plans_of=[run])
+    assert isinstance(scaffold, LabelledPlans)
     assert isinstance(PROGRAM, LabelledPlans)
-    found, before = program.labelled(first, 8), PROGRAM.labelled(first, 8)
+    found, before = scaffold.labelled(first, 8), PROGRAM.labelled(first, 8)
     written = {it.plan: it.valid for it in found if it.kind == "written"}
     assert written == {gold[2]: True, gold[1]: True, wrong: False}, "the newest, two of four places of a kind"
     assert [it for it in found if it.kind != "written"] == [before[i] for i in (3, 4, 5, 6, 7)], "and the old rows"
     assert Counter(it.valid for it in found) == {True: 4, False: 4}
-    assert [it.plan for it in program.labelled(third, 8) if it.kind == "written"] == [others]
-    assert [it.valid for it in program.labelled(third, 8) if it.kind == "written"] == [False], "of another puzzle"
-    assert program.labelled(second, 8) == PROGRAM.labelled(second, 8), "no plans of it were written"
-    assert program.ask(first, (), 8)[0].text == "pass"
+    assert [it.plan for it in scaffold.labelled(third, 8) if it.kind == "written"] == [others]
+    assert [it.valid for it in scaffold.labelled(third, 8) if it.kind == "written"] == [False], "of another puzzle"
+    assert scaffold.labelled(second, 8) == PROGRAM.labelled(second, 8), "no plans of it were written"
+    assert scaffold.ask(first, (), 8)[0].text == "pass"

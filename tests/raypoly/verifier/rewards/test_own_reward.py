@@ -13,7 +13,7 @@ from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Problem, Rollout, Verdict
 from raypoly.data import build_problem_set
-from raypoly.verifier.rewards import Reward, group_rewards, reads_parts, reward_function
+from raypoly.verifier.rewards import Reward, group_rewards, reads_findings, reward_function
 
 NOT_RUN = Verdict("no_code", 0, 0, 0.0)
 GIVEN: dict[str, Any] = {
@@ -45,8 +45,8 @@ def is_long(problem: Problem, rollout: Rollout, verdict: Verdict) -> np.bool_:
     return np.bool_(len(rollout.text) > 3)
 
 
-def with_parts(problem: Problem, rollout: Rollout, verdict: Verdict, parts: Any) -> int:
-    return int(parts["doubts"])
+def with_findings(problem: Problem, rollout: Rollout, verdict: Verdict, findings: Any) -> int:
+    return int(findings["doubts"])
 
 
 def reward(name: str) -> Reward:
@@ -66,8 +66,8 @@ def problem() -> Problem:
 def test_it_gives_a_number_for_each_rollout_and_may_read_parts(problem: Problem) -> None:
     rollouts, verdicts = [rollout("long"), rollout("no")], [NOT_RUN] * 2
     assert group_rewards(reward("is_long"), problem, rollouts, verdicts, {}).tolist() == [1.0, 0.0]
-    assert reads_parts(reward("with_parts"))
-    found = group_rewards(reward("with_parts"), problem, rollouts, verdicts, {"doubts": (4, 5)})
+    assert reads_findings(reward("with_findings"))
+    found = group_rewards(reward("with_findings"), problem, rollouts, verdicts, {"doubts": (4, 5)})
     assert found.tolist() == [4.0, 5.0]
 
 

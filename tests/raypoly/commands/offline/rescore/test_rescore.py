@@ -233,7 +233,7 @@ def test_without_evidence_strategies_are_unknown_and_pass_at_k_is_not() -> None:
     known = verdicts(SAMPLES)
     without = tuple(replace(verdict, evidence=None) for verdict in known)
     group = Group(0, 0, "one", (rollout("", 0),) * 8, {"score": without})
-    wrong = group.with_parts(score=tuple(verdict for verdict in known if not verdict.passed)[:1] * 8)
+    wrong = group.with_findings(score=tuple(verdict for verdict in known if not verdict.passed)[:1] * 8)
     unseen, seen, failed = (GroupOutcomes.of(found or (), None) for found in (group.verdicts, known, wrong.verdicts))
     summary = summarise([unseen.outcome(None), failed.outcome(None)])
     assert summary["strategies_correct"] is None

@@ -55,11 +55,11 @@ def test_attempts_are_labelled_again(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("program", "differing"), [("repair", 0), ("direct", 18)])
-def test_a_test_that_the_program_showed_decides_nothing(tmp_path: Path, program: str, differing: int) -> None:
+@pytest.mark.parametrize(("scaffold", "differing"), [("repair", 0), ("direct", 18)])
+def test_a_test_that_the_scaffold_showed_decides_nothing(tmp_path: Path, scaffold: str, differing: int) -> None:
     """The first test of each problem is wrong today. `repair` showed it, so that the second one alone decides."""
-    shown = ["program.public_tests=1"] if program == "repair" else []
-    run = write_scored_run(tmp_path, as_scored, without_labels, None, f"program.name={program}", *shown)
+    shown = ["scaffold.public_tests=1"] if scaffold == "repair" else []
+    run = write_scored_run(tmp_path, as_scored, without_labels, None, f"scaffold.name={scaffold}", *shown)
     wrong = write_problems(tmp_path / "wrong.jsonl", [row_of(name, expected=7) for name in NAMES])
     rescore(run, str(tmp_path / "d.jsonl"), wrong, [], workers=1)
     assert sum(len(row.get("changed", ())) for row in read(tmp_path / "d.jsonl")) == differing
@@ -71,13 +71,13 @@ def write_evaluation(run: Run, payload: dict[str, Any], table: pa.Table) -> None
     run.store.commit("evaluations/test-step-000002-20261121T100000.parquet", encode_table(table, {}))
 
 
-def test_an_evaluation_by_several_programs_has_the_numbers_of_the_first(tmp_path: Path) -> None:
+def test_an_evaluation_by_several_scaffolds_has_the_numbers_of_the_first(tmp_path: Path) -> None:
     run = Run(write_drafted_run(tmp_path))
     own, other = (evaluation_table(names, as_scored) for names in (NAMES[:2], NAMES[:2]))
-    named = [each.append_column("program", pa.array([name] * each.num_rows)) for each, name in
+    named = [each.append_column("scaffold", pa.array([name] * each.num_rows)) for each, name in
              ((own, "repair"), (other, "direct"))]  # fmt: skip
     payload = evaluation_payload(NAMES[:2], as_scored) | {"step": 2, "split": "test", "samples": 8, "set_aside": {}}
-    payload |= {"program": "repair", "block": 1, "shown_tests": 1, "programs": [{"program": "direct"}]}
+    payload |= {"scaffold": "repair", "block": 1, "shown_tests": 1, "scaffolds": [{"scaffold": "direct"}]}
     write_evaluation(run, payload, pa.concat_tables(named))
     rescore(run.uri, str(tmp_path / "d.jsonl"), None, [], workers=1)
     rows = {(row["of"], row["number"]): row for row in read(tmp_path / "d.jsonl") if "number" in row}
@@ -89,7 +89,7 @@ def test_the_numbers_of_an_evaluation_in_blocks_are_those_of_its_blocks(tmp_path
     """Of eight samples the first five pass, so both blocks of four begin with one that passes."""
     run = Run(write_drafted_run(tmp_path))
     payload = evaluation_payload(NAMES[:2], as_scored) | {"step": 2, "split": "test", "samples": 8, "set_aside": {}}
-    payload |= {"program": "tuple", "block": 4, "pass_at_k": dict.fromkeys(("1", "2", "4", "8"), 1.0)}
+    payload |= {"scaffold": "tuple", "block": 4, "pass_at_k": dict.fromkeys(("1", "2", "4", "8"), 1.0)}
     write_evaluation(run, payload, evaluation_table(NAMES[:2], as_scored))
     rescore(run.uri, str(tmp_path / "d.jsonl"), None, [], workers=1)
     rows = {(row["of"], row["number"]): row for row in read(tmp_path / "d.jsonl") if "number" in row}
@@ -98,9 +98,9 @@ def test_the_numbers_of_an_evaluation_in_blocks_are_those_of_its_blocks(tmp_path
         assert (found["then"], found["now"]) == (pytest.approx(value), pytest.approx(value)), k
 
 
-def test_counts_by_problem_are_those_of_the_first_program(tmp_path: Path) -> None:
+def test_counts_by_problem_are_those_of_the_first_scaffold(tmp_path: Path) -> None:
     table = evaluation_table(NAMES[:2], as_scored)
     both = pa.concat_tables(
-        [table.append_column("program", pa.array([name] * table.num_rows)) for name in ("tuple", "direct")]
+        [table.append_column("scaffold", pa.array([name] * table.num_rows)) for name in ("tuple", "direct")]
     )
     assert ProblemCounts.of(both) == ProblemCounts.of(table)

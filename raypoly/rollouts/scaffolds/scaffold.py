@@ -1,10 +1,10 @@
-"""The contract of a program: how a problem's N attempts are asked for.
+"""The contract of a scaffold: how a problem's N attempts are asked for.
 
-    class Hinted(Program):
+    class Hinted(Scaffold):
         def ask(self, problem, drafts, attempts):
             return [Ask(f"# Use a loop.\\n{problem.prompt}", count=attempts)]
 
-A program asks in rounds. In each it sees the problem and the drafts so far, and asks for more drafts or, at last, for
+A scaffold asks in rounds. In each it sees the problem and the drafts so far, and asks for more drafts or, at last, for
 the attempts. Nothing else may decide, so that a killed run asks the same again.
 """
 
@@ -41,25 +41,25 @@ class Ask:
     """The response, given and not sampled; its tokens end with that of the end of a sequence. It has no
     log-probabilities of a sampler (NaN). Empty: an attempt without tokens, which fails."""
     score: bool = False
-    """Whether the program wants to see a draft's verdict on the problem's public tests."""
+    """Whether the scaffold wants to see a draft's verdict on the problem's public tests."""
     take: int | None = None
     """The index of a draft that is the attempt: its tokens, log-probabilities and weight version."""
 
 
-class ProgramConfig(BaseModel):
-    """The base of a program's parameters."""
+class ScaffoldConfig(BaseModel):
+    """The base of a scaffold's parameters."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Program(ABC):
+class Scaffold(ABC):
     """One way to ask for rollouts. Subclasses write `ask`."""
 
-    Config: ClassVar[type[ProgramConfig]] = ProgramConfig
+    Config: ClassVar[type[ScaffoldConfig]] = ScaffoldConfig
     samples: ClassVar[bool] = True
     """Whether anything is sampled. If not, every ask has a text, nothing is run, and no engine starts to train."""
 
-    def __init__(self, config: ProgramConfig) -> None:
+    def __init__(self, config: ScaffoldConfig) -> None:
         self.config = config
         self.chat_template: str | None = None
         """`problems.chat_template` of the run."""
@@ -69,7 +69,7 @@ class Program(ABC):
         """What to sample next. Pure: the same problem and drafts give the same asks.
 
         Asks of any role but `solve` are a round of drafts; asks of role `solve` alone are the group's attempts, and
-        the last round. Their counts add up to `attempts` (N); a program that solves nothing returns none.
+        the last round. Their counts add up to `attempts` (N); a scaffold that solves nothing returns none.
         """
 
     def too_long(self, problem: Problem, ask: Ask) -> Ask:
@@ -92,16 +92,16 @@ class Program(ABC):
         return 0
 
     def planned_attempts(self, attempts: int) -> int:
-        """N, or 0 for a program that solves nothing."""
+        """N, or 0 for a scaffold that solves nothing."""
         return attempts
 
     @property
-    def measured(self) -> Program:
+    def measured(self) -> Scaffold:
         """What evaluations ask in its place, which has attempts. Default: itself."""
         return self
 
     def own_problems(self) -> Sequence[Problem] | None:
-        """The training problems, in place of those of `problems.source`. Default: None, the program brings none."""
+        """The training problems, in place of those of `problems.source`. Default: None, the scaffold brings none."""
         return None
 
     @property
@@ -111,7 +111,7 @@ class Program(ABC):
 
     @property
     def methods_of_plan(self) -> int:
-        """K, the methods that a plan of this program should have. Default: 1."""
+        """K, the methods that a plan of this scaffold should have. Default: 1."""
         return 1
 
     @property
@@ -137,27 +137,27 @@ class Program(ABC):
         return chat_renderer(self.chat_template or PLAIN)
 
 
-def checked_asks(program: Program, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
+def checked_asks(scaffold: Scaffold, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
     """What `ask` returns. Raises `UsageError` where it raises, or returns what can't be sampled."""
-    name = type(program).__name__
+    name = type(scaffold).__name__
     try:
-        asks = tuple(program.ask(problem, drafts, attempts))
+        asks = tuple(scaffold.ask(problem, drafts, attempts))
     except UsageError:
         raise
     except Exception as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise UsageError(f"The program {name} can't ask for {problem.id}: {said}.") from error
+        raise UsageError(f"The scaffold {name} can't ask for {problem.id}: {said}.") from error
     for ask in asks:
         if wrong := _wrong(ask, drafts):
-            raise UsageError(f"The program {name} asks for {problem.id} {wrong}.")
-    if (final := is_final(asks)) and (got := sum(ask.count for ask in asks)) != program.planned_attempts(attempts):
+            raise UsageError(f"The scaffold {name} asks for {problem.id} {wrong}.")
+    if (final := is_final(asks)) and (got := sum(ask.count for ask in asks)) != scaffold.planned_attempts(attempts):
         raise UsageError(
-            f"The program {name} must ask for {program.planned_attempts(attempts)} attempts at {problem.id}, asked for "
-            f"{got}."
+            f"The scaffold {name} must ask for {scaffold.planned_attempts(attempts)} attempts at {problem.id}, "
+            f"asked for {got}."
         )
     if not final and any(ask.role == ATTEMPT for ask in asks):
         raise UsageError(
-            f"The program {name} asks for attempts at {problem.id} beside drafts: ask for all of its drafts first."
+            f"The scaffold {name} asks for attempts at {problem.id} beside drafts: ask for all of its drafts first."
         )
     return asks
 

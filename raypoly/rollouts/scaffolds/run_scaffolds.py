@@ -1,4 +1,4 @@
-"""The programs of a run: the one that trains, those that evaluations ask, and the problems as all of them need them.
+"""The scaffolds of a run: the one that trains, those that evaluations ask, and the problems as all of them need them.
 
 problem_set = fit_problems(problem_set, config)
 of_evaluations(config)["tuple"]
@@ -20,32 +20,32 @@ from raypoly.core.values import Split, TestSuite
 from raypoly.data import ProblemSet
 from raypoly.data.problem_set import check_apart
 from raypoly.data.public_tests import set_apart
-from raypoly.rollouts.scaffolds import KNOWN, Program, build, name_of_run, of_run
-from raypoly.rollouts.scaffolds.program import checked_asks
+from raypoly.rollouts.scaffolds import KNOWN, Scaffold, build, name_of_run, of_run
+from raypoly.rollouts.scaffolds.scaffold import checked_asks
 
 
 def fit_problems(problem_set: ProblemSet, config: Config) -> ProblemSet:
-    """The problems of `problems.source` as the run's programs need them: with the program's own ones to train on, if it
-    brings some, and `with_public_tests`. A program that samples nothing trains without tests, since nothing is run.
+    """The problems of `problems.source` as the run's scaffolds need them: with the scaffold's own ones to train on, if
+    it brings some, and `with_public_tests`. A scaffold that samples nothing trains without tests, since nothing is run.
 
     Raises `UsageError` where a problem would be in two splits.
     """
-    program = of_run(config)
-    if (own := program.own_problems()) is not None:
+    scaffold = of_run(config)
+    if (own := scaffold.own_problems()) is not None:
         splits = {**problem_set.splits, "train": own}
-        check_apart(splits, "give it another name in program.rows, if it is another problem")
-        said = json.dumps([problem_set.hash, program.content])
+        check_apart(splits, "give it another name in scaffold.rows, if it is another problem")
+        said = json.dumps([problem_set.hash, scaffold.content])
         problem_set = ProblemSet(splits, hashlib.sha256(said.encode()).hexdigest(), problem_set.hash)
-    if not program.samples:
+    if not scaffold.samples:
         train = [replace(it, tests=TestSuite("none", "")) for it in problem_set.splits["train"]]
         problem_set = replace(problem_set, splits={**problem_set.splits, "train": train})
     return with_public_tests(problem_set, config)
 
 
 def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
-    """The problems with their public tests set apart from those that decide, if a program of the run shows any: then
+    """The problems with their public tests set apart from those that decide, if a scaffold of the run shows any: then
     all that the run measures is measured on the others."""
-    shown = max(program.shown_tests for program in (of_run(config), *of_evaluations(config).values()))
+    shown = max(scaffold.shown_tests for scaffold in (of_run(config), *of_evaluations(config).values()))
     if not shown:
         return problem_set
     apart = {name: [set_apart(it, shown) for it in split] for name, split in problem_set.splits.items()}
@@ -53,46 +53,48 @@ def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
 
 
 def check_first_asks(problem_set: ProblemSet, config: Config) -> None:
-    """Ask each of the run's programs for the first problem of each split. Raises `UsageError` as `checked_asks` does,
+    """Ask each of the run's scaffolds for the first problem of each split. Raises `UsageError` as `checked_asks` does,
     before anything starts."""
     evaluate = config.evaluate
     asked = [(of_run(config), "train", config.train.rollouts)]
     for split, samples in (("test", evaluate.samples), ("validation", evaluate.validation_samples)):
-        asked += [(program, split, samples) for program in of_evaluations(config).values() if evaluate.every]
-    for program, split, attempts in asked:
+        asked += [(scaffold, split, samples) for scaffold in of_evaluations(config).values() if evaluate.every]
+    for scaffold, split, attempts in asked:
         for problem in problem_set.splits[cast(Split, split)][:1]:
-            checked_asks(program, problem, (), attempts)
+            checked_asks(scaffold, problem, (), attempts)
 
 
-def of_evaluations(config: Config) -> dict[str, Program]:
-    """The programs that evaluations ask, by name: those of `evaluate.programs`; or else the run's own, but `direct`
+def of_evaluations(config: Config) -> dict[str, Scaffold]:
+    """The scaffolds that evaluations ask, by name: those of `evaluate.scaffolds`; or else the run's own, but `direct`
     where the objective brought it, or where it samples nothing."""
-    own = config.program.name
-    names = config.evaluate.programs or ((own,) if own is not None and of_run(config).samples else ("direct",))
+    own = config.scaffold.name
+    names = config.evaluate.scaffolds or ((own,) if own is not None and of_run(config).samples else ("direct",))
     return {name: _named(config, name) for name in names}
 
 
-def named_programs(config: Config, names: Sequence[str], overrides: Sequence[str]) -> dict[str, Program] | None:
-    """The programs of a command, by name; None where it names none. An override `program.key=value` is for those that
+def named_scaffolds(config: Config, names: Sequence[str], overrides: Sequence[str]) -> dict[str, Scaffold] | None:
+    """The scaffolds of a command, by name; None where it names none. An override `scaffold.key=value` is for those that
     have the key.
 
     Raises `UsageError` for an unknown name, and for a key that none of them has.
     """
-    given = {key.removeprefix("program."): value for key, _, value in (each.partition("=") for each in overrides)}
-    kinds = {name: load_plugin(name, KNOWN, "--program") for name in names}
+    given = {key.removeprefix("scaffold."): value for key, _, value in (each.partition("=") for each in overrides)}
+    kinds = {name: load_plugin(name, KNOWN, "--scaffold") for name in names}
     for key in given:
         if not any(key in kind.Config.model_fields for kind in kinds.values()):
-            raise UsageError(f"program.{key}={given[key]} is no parameter of {', '.join(names)}.")
+            raise UsageError(f"scaffold.{key}={given[key]} is no parameter of {', '.join(names)}.")
     found = {}
     for name, kind in kinds.items():
         fields = kind.Config.model_fields
-        params = {key: parse_value(f"program.{key}", text, fields[key]) for key, text in given.items() if key in fields}
+        params = {
+            key: parse_value(f"scaffold.{key}", text, fields[key]) for key, text in given.items() if key in fields
+        }
         found[name] = build(name, config.problems.chat_template, **params)
     return found or None
 
 
-def _named(config: Config, name: str) -> Program:
-    """The run's own program with its parameters, or another one with its defaults."""
+def _named(config: Config, name: str) -> Scaffold:
+    """The run's own scaffold with its parameters, or another one with its defaults."""
     own = name == name_of_run(config)
     return (of_run(config) if own else build(name, config.problems.chat_template)).measured
 

@@ -1,4 +1,4 @@
-"""Programs side by side: what each costs, how often it solves, how different its attempts are, and how they differ."""
+"""Scaffolds side by side: what each costs, how often it solves, how different its attempts are, and how they differ."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Values = Mapping[str, float]
 """By problem id."""
 
 
-def program_tables(payload: Mapping[str, Any], table: pa.Table) -> list[ReportTable]:
-    """A row a program, and each one's difference from the first; none for an evaluation by `direct` alone.
+def scaffold_tables(payload: Mapping[str, Any], table: pa.Table) -> list[ReportTable]:
+    """A row a scaffold, and each one's difference from the first; none for an evaluation by `direct` alone.
 
-    `table`: the samples of all programs, in the groups' order.
+    `table`: the samples of all scaffolds, in the groups' order.
     """
-    measured = [payload, *payload.get("programs", ())]
-    if "program" not in payload:
+    measured = [payload, *payload.get("scaffolds", ())]
+    if "scaffold" not in payload:
         return []
     curves = [each["pass_at_k"] for each in measured]
     shared = shown_ks([{k: value for k, value in curves[0].items() if all(k in curve for curve in curves)}])
@@ -39,7 +39,7 @@ def _side_by_side(
 ) -> ReportTable:
     rows = [
         (
-            each["program"],
+            each["scaffold"],
             f"{each['block']:,}",
             f"{sum(each['decoded_tokens'].values()):,.0f}",
             *(mean_text(share_interval(list(by_problem.values()))) for by_problem in own),
@@ -51,7 +51,7 @@ def _side_by_side(
         for each, own in zip(measured, values, strict=True)
     ]
     head = (
-        *("program", "block", "tokens a problem"),
+        *("scaffold", "block", "tokens a problem"),
         *(f"pass@{k}" for k in shared),
         f"pass@{shared[-1]} per 10k tokens" if shared else "per 10k tokens",
         *("surface diversity", "duplicates", "followed"),
@@ -70,13 +70,13 @@ def _differences(
             both = [name for name in two if name in one]
             found = PairedDifferences.of([[one[name] for name in both]], [[two[name] for name in both]]).over_problems()
             cells.append(f"{mean_text(found.interval)}, p {found.p_value:.3f}")
-        rows.append((f"{other['program']} less {measured[0]['program']}", *cells))
+        rows.append((f"{other['scaffold']} less {measured[0]['scaffold']}", *cells))
     return ReportTable(("difference", *(f"pass@{k}" for k in shared)), rows)
 
 
 def _values(table: pa.Table, measured: Mapping[str, Any], shared: Sequence[str]) -> list[Values]:
-    """pass@k of one program, for each k; problems whose tests can't be run are left out."""
-    counts = ProblemCounts.of(table, measured["block"], measured["program"])
+    """pass@k of one scaffold, for each k; problems whose tests can't be run are left out."""
+    counts = ProblemCounts.of(table, measured["block"], measured["scaffold"])
     assert counts is not None, "a sample table has verdicts"
     known, select = counts.of_known(), measured.get("select", "first")
     return [known.pass_at_k(int(k), select) or {} for k in shared]

@@ -1,4 +1,4 @@
-"""What each program asks for, round by round, of problems whose answers are known."""
+"""What each scaffold asks for, round by round, of problems whose answers are known."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from raypoly.core.settings import load
 from raypoly.core.values import Draft, Failure, Problem, Rollout, TestSuite, Verdict
 from raypoly.data.puzzles import load_puzzles
 from raypoly.planning.preflight import check_config
-from raypoly.rollouts import scaffolds as programs
-from raypoly.rollouts.scaffolds import Ask, Program
+from raypoly.rollouts import scaffolds
+from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.plan_search import observed, subsets
-from raypoly.rollouts.scaffolds.program import checked_asks, is_final
-from raypoly.rollouts.scaffolds.run_programs import of_evaluations
+from raypoly.rollouts.scaffolds.run_scaffolds import of_evaluations
+from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
 
 PROBLEM = Problem(
     "sum",
@@ -48,13 +48,13 @@ def draft(text: str, role: str = "plan", parent: int | None = None, **facts: Any
 
 
 def asked(
-    program: Program, problem: Problem, texts: Sequence[str], attempts: int = 8
+    scaffold: Scaffold, problem: Problem, texts: Sequence[str], attempts: int = 8
 ) -> tuple[list[list[Ask]], list[Draft]]:
     """The asks of every round, and the drafts, whose texts are taken in turn."""
     drafts: list[Draft] = []
     rounds = []
     while True:
-        asks = list(checked_asks(program, problem, drafts, attempts))
+        asks = list(checked_asks(scaffold, problem, drafts, attempts))
         rounds.append(asks)
         if is_final(asks):
             return rounds, drafts
@@ -64,27 +64,27 @@ def asked(
 
 
 @pytest.mark.parametrize("problem", [PROBLEM, PUZZLE], ids=["fenced", "completion"])
-@pytest.mark.parametrize("name", sorted(programs.KNOWN.keys() - {"given", "gold_plans", "labelled_plans"}))
-def test_every_program_ends_with_n_attempts_whatever_was_sampled(name: str, problem: Problem) -> None:
+@pytest.mark.parametrize("name", sorted(scaffolds.KNOWN.keys() - {"given", "gold_plans", "labelled_plans"}))
+def test_every_scaffold_ends_with_n_attempts_whatever_was_sampled(name: str, problem: Problem) -> None:
     for texts in ([PLAN], [""], ["x" * 50, "- one\n- two"], ["A: a <|im_end|>\nB:"]):
-        rounds, drafts = asked(programs.build(name), problem, texts)
+        rounds, drafts = asked(scaffolds.build(name), problem, texts)
         assert sum(ask.count for ask in rounds[-1]) == 8
-        assert len(drafts) <= programs.build(name).planned_drafts(8)
+        assert len(drafts) <= scaffolds.build(name).planned_drafts(8)
         assert all("<|im_end|>" not in ask.prompt for each in rounds for ask in each)
-        assert [a.prompt for a in asked(programs.build(name), problem, texts)[0][-1]] == [a.prompt for a in rounds[-1]]
+        assert [a.prompt for a in asked(scaffolds.build(name), problem, texts)[0][-1]] == [a.prompt for a in rounds[-1]]
 
 
 @pytest.mark.parametrize(
     ("name", "count"),
     [("direct", 1), ("chain_of_thought", 1), ("sketch_then_solve", 2), ("tuple", 2), ("plan_search", 4)],
 )
-def test_rounds_are_as_many_as_the_program_has(name: str, count: int) -> None:
-    rounds, _ = asked(programs.build(name), PROBLEM, ["- one\n- two\n- three\n- four\n" + PLAN])
+def test_rounds_are_as_many_as_the_scaffold_has(name: str, count: int) -> None:
+    rounds, _ = asked(scaffolds.build(name), PROBLEM, ["- one\n- two\n- three\n- four\n" + PLAN])
     assert len(rounds) == count
 
 
 def test_an_instruction_stands_behind_the_statement_and_before_how_to_answer() -> None:
-    (ask,) = programs.build("chain_of_thought").ask(PROBLEM, (), 8)
+    (ask,) = scaffolds.build("chain_of_thought").ask(PROBLEM, (), 8)
     head, _, tail = ask.prompt.partition("Think step by step")
     assert head == "Add all numbers of the list xs.\n\n"
     assert tail.endswith("```python\ndef f(xs):\n```\nAnswer with one Python code block.\n")
@@ -93,30 +93,30 @@ def test_an_instruction_stands_behind_the_statement_and_before_how_to_answer() -
 def test_a_chat_is_rendered_and_the_instruction_stays_within_the_users_message() -> None:
     text = f"<|user|>{PROBLEM.prompt}<|end|><|assistant|>"
     chat = replace(PROBLEM, prompt=text, metadata={"statement": "Add all numbers of the list xs."})
-    (ask,) = programs.build("plan_and_solve").ask(chat, (), 8)
+    (ask,) = scaffolds.build("plan_and_solve").ask(chat, (), 8)
     assert ask.prompt.startswith("<|user|>Add all numbers of the list xs.\n\nFirst write a short plan")
     assert ask.prompt.endswith("block.\n<|end|><|assistant|>")
 
 
 def test_ones_own_template_is_used(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("<<user>>\nQ: {statement}\n{signature}\n")
-    (ask,) = programs.build("direct", template=str(tmp_path / "mine.txt")).ask(PROBLEM, (), 8)
+    (ask,) = scaffolds.build("direct", template=str(tmp_path / "mine.txt")).ask(PROBLEM, (), 8)
     assert ask.prompt == "Q: Add all numbers of the list xs.\ndef f(xs):"
-    with pytest.raises(UsageError, match=r"program\.template=none\.txt can't be read"):
-        checked_asks(programs.build("direct", template="none.txt"), PROBLEM, (), 8)
+    with pytest.raises(UsageError, match=r"scaffold\.template=none\.txt can't be read"):
+        checked_asks(scaffolds.build("direct", template="none.txt"), PROBLEM, (), 8)
 
 
 def test_fixed_sentences_take_turns_and_are_one_block() -> None:
-    program = programs.build("fixed_strategy", sentences=("One.", "Two."))
-    asks = program.ask(PROBLEM, (), 5)
+    scaffold = scaffolds.build("fixed_strategy", sentences=("One.", "Two."))
+    asks = scaffold.ask(PROBLEM, (), 5)
     assert [("One." in a.prompt, "Two." in a.prompt) for a in asks] == [(True, False), (False, True)] * 2 + [
         (True, False)
     ]
-    assert (program.block(4), program.block(5)) == (2, 5)
+    assert (scaffold.block(4), scaffold.block(5)) == (2, 5)
 
 
 def test_a_solver_sees_its_own_method_alone() -> None:
-    rounds, _ = asked(programs.build("tuple"), PROBLEM, [PLAN, PLAN.replace("loop", "while loop")])
+    rounds, _ = asked(scaffolds.build("tuple"), PROBLEM, [PLAN, PLAN.replace("loop", "while loop")])
     assert [(ask.role, ask.count, ask.max_tokens) for ask in rounds[0]] == [("plan", 2, 256)]
     assert "labelled A:, B:, C:, D:" in rounds[0][0].prompt
     for place, ask in enumerate(rounds[1]):
@@ -128,8 +128,8 @@ def test_a_solver_sees_its_own_method_alone() -> None:
 
 @pytest.mark.parametrize("missing", ["direct", "empty"])
 def test_a_branch_without_a_method_is_solved_as_told(missing: str) -> None:
-    program = programs.build("tuple", missing=missing)
-    rounds, _ = asked(program, PROBLEM, ["A: Add in a loop.\nC:\nnothing else"], 4)
+    scaffold = scaffolds.build("tuple", missing=missing)
+    rounds, _ = asked(scaffold, PROBLEM, ["A: Add in a loop.\nC:\nnothing else"], 4)
     first, *others = rounds[1]
     assert "Add in a loop." in first.prompt
     for ask in others:
@@ -137,30 +137,30 @@ def test_a_branch_without_a_method_is_solved_as_told(missing: str) -> None:
 
 
 def test_the_last_line_of_a_plan_that_was_cut_is_no_method() -> None:
-    program = programs.build("tuple", methods=2)
-    (first, second) = program.ask(PROBLEM, [draft("A: Add in a loop.\nB: Use the", finish_reason="length")], 2)
+    scaffold = scaffolds.build("tuple", methods=2)
+    (first, second) = scaffold.ask(PROBLEM, [draft("A: Add in a loop.\nB: Use the", finish_reason="length")], 2)
     assert "Add in a loop." in first.prompt
     assert second.prompt == PROBLEM.prompt
 
 
 def test_plans_drawn_alone_give_their_first_method_and_are_for_evaluation() -> None:
-    program = programs.build("tuple", history="iid")
-    rounds, _ = asked(program, PROBLEM, [PLAN], 4)
+    scaffold = scaffolds.build("tuple", history="iid")
+    rounds, _ = asked(scaffold, PROBLEM, [PLAN], 4)
     assert rounds[0][0].count == 4
     assert all("loop." in ask.prompt and ask.parent == i for i, ask in enumerate(rounds[1]))
-    assert (program.block(8), programs.build("tuple").block(8)) == (1, 4)
+    assert (scaffold.block(8), scaffolds.build("tuple").block(8)) == (1, 4)
     with pytest.raises(UsageError, match="history=iid is for evaluation"):
-        check_config(load(None, ["program.name=tuple", "program.history=iid"], str), Path())
+        check_config(load(None, ["scaffold.name=tuple", "scaffold.history=iid"], str), Path())
 
 
-def test_a_program_that_solves_nothing_asks_for_plans_alone() -> None:
-    program = programs.build("tuple", solve=False)
-    rounds, drafts = asked(program, PROBLEM, [PLAN])
+def test_a_scaffold_that_solves_nothing_asks_for_plans_alone() -> None:
+    scaffold = scaffolds.build("tuple", solve=False)
+    rounds, drafts = asked(scaffold, PROBLEM, [PLAN])
     assert rounds[-1] == []
-    assert (len(drafts), program.planned_attempts(8)) == (2, 0)
+    assert (len(drafts), scaffold.planned_attempts(8)) == (2, 0)
 
 
-class PlansAlone(Program):
+class PlansAlone(Scaffold):
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
         return [] if drafts else [Ask(problem.prompt, "plan")]
 
@@ -168,18 +168,18 @@ class PlansAlone(Program):
         return 0
 
 
-def test_a_program_that_solves_nothing_is_measured_with_attempts_or_not_at_all() -> None:
-    own = ["program.name=tuple", "program.solve=false", "program.methods=2", "problems.chat_template=plain"]
-    (program,) = of_evaluations(load(None, own, str)).values()
-    assert (program.planned_attempts(8), program.block(8), program.chat_template) == (8, 2, "plain")
-    alone = load(None, [f"program.name={__name__}:PlansAlone"], str)
+def test_a_scaffold_that_solves_nothing_is_measured_with_attempts_or_not_at_all() -> None:
+    own = ["scaffold.name=tuple", "scaffold.solve=false", "scaffold.methods=2", "problems.chat_template=plain"]
+    (scaffold,) = of_evaluations(load(None, own, str)).values()
+    assert (scaffold.planned_attempts(8), scaffold.block(8), scaffold.chat_template) == (8, 2, "plain")
+    alone = load(None, [f"scaffold.name={__name__}:PlansAlone"], str)
     with pytest.raises(UsageError, match=r"PlansAlone has no attempts that could be measured: set evaluate\.every=0"):
         check_config(alone, Path())
 
 
 def test_attempts_that_methods_do_not_divide_are_refused_before_anything_starts() -> None:
-    with pytest.raises(UsageError, match=r"program\.methods=4 does not divide 6 attempts"):
-        check_config(load(None, ["program.name=tuple", "train.rollouts=6"], str), Path())
+    with pytest.raises(UsageError, match=r"scaffold\.methods=4 does not divide 6 attempts"):
+        check_config(load(None, ["scaffold.name=tuple", "train.rollouts=6"], str), Path())
 
 
 def test_subsets_come_by_size_then_by_place() -> None:
@@ -195,9 +195,9 @@ def test_observations_are_list_items_or_lines() -> None:
 
 
 def test_plan_search_shows_each_plan_its_own_observations_and_attempts_take_plans_in_turn() -> None:
-    program = programs.build("plan_search", observations=2, order=2, plans=3)
+    scaffold = scaffolds.build("plan_search", observations=2, order=2, plans=3)
     texts = ["- first\n- second\n- third", "more", "more", "more", "P1", "P2", "P3"]
-    rounds, drafts = asked(program, PROBLEM, texts, 7)
+    rounds, drafts = asked(scaffold, PROBLEM, texts, 7)
     assert [len(each) for each in rounds] == [1, 3, 3, 7]
     shown = [("first" in a.prompt, "second" in a.prompt) for a in rounds[1]]
     assert shown == [(True, False), (False, True), (True, True)]
@@ -213,8 +213,8 @@ def test_plan_search_shows_each_plan_its_own_observations_and_attempts_take_plan
         2,
         0,
     ]
-    assert program.planned_drafts(7) == len(drafts)
-    assert program.block(7) == 7
+    assert scaffold.planned_drafts(7) == len(drafts)
+    assert scaffold.block(7) == 7
 
 
 FAILED = Verdict("wrong", 0, 1, 0.1, "test 1", failure=Failure(1, "[1, 2]", "0", "3"))
@@ -229,11 +229,11 @@ def tries(*verdicts: Verdict | None) -> list[Draft]:
     ]
 
 
-def test_a_try_that_failed_is_repaired_behind_its_program_and_failure_and_others_are_taken() -> None:
-    program = programs.build("repair")
-    (first,) = program.ask(PROBLEM, (), 3)
+def test_a_try_that_failed_is_repaired_behind_its_scaffold_and_failure_and_others_are_taken() -> None:
+    scaffold = scaffolds.build("repair")
+    (first,) = scaffold.ask(PROBLEM, (), 3)
     assert (first.role, first.count, first.score, first.prompt) == ("try", 3, True, PROBLEM.prompt)
-    failed, passed, unknown = program.ask(PROBLEM, tries(FAILED, PASSED, None), 3)
+    failed, passed, unknown = scaffold.ask(PROBLEM, tries(FAILED, PASSED, None), 3)
     assert "def f(xs): return 0" in failed.prompt
     assert "Input: [1, 2]\nExpected: 3\nGot: 0" in failed.prompt
     assert (failed.take, failed.parent) == (None, 0)
@@ -241,11 +241,11 @@ def test_a_try_that_failed_is_repaired_behind_its_program_and_failure_and_others
 
 
 def test_further_turns_repair_the_newest_try_of_each_attempt_alone() -> None:
-    program = programs.build("repair", turns=2)
+    scaffold = scaffolds.build("repair", turns=2)
     first = tries(FAILED, PASSED)
-    (again,) = program.ask(PROBLEM, first, 2)
+    (again,) = scaffold.ask(PROBLEM, first, 2)
     assert (again.role, again.parent, again.score) == ("try", 0, True)
-    fixed, taken = program.ask(
+    fixed, taken = scaffold.ask(
         PROBLEM, [*first, draft("```python\ndef f(xs): return 9\n```", "try", 0, verdict=FAILED)], 2
     )
     assert "return 9" in fixed.prompt
@@ -254,34 +254,34 @@ def test_further_turns_repair_the_newest_try_of_each_attempt_alone() -> None:
 
 
 def test_only_the_status_is_shown_where_one_asks_for_that() -> None:
-    (ask,) = programs.build("repair", show="status").ask(PROBLEM, tries(FAILED), 1)
+    (ask,) = scaffolds.build("repair", show="status").ask(PROBLEM, tries(FAILED), 1)
     assert "It ended with: wrong." in ask.prompt
     assert "[1, 2]" not in ask.prompt
 
 
 def test_a_repair_that_does_not_fit_is_the_try_itself() -> None:
-    program = programs.build("repair")
-    (ask,) = program.ask(PROBLEM, tries(FAILED), 1)
-    assert program.too_long(PROBLEM, ask).take == 0
+    scaffold = scaffolds.build("repair")
+    (ask,) = scaffold.ask(PROBLEM, tries(FAILED), 1)
+    assert scaffold.too_long(PROBLEM, ask).take == 0
 
 
-def test_upskill_names_its_program_and_owns_its_number_of_skills() -> None:
+def test_upskill_names_its_scaffold_and_owns_its_number_of_skills() -> None:
     config = load(None, ["objective.name=upskill", "objective.skills=3"], str)
-    assert len({ask.prompt for ask in programs.of_run(config).ask(PROBLEM, (), 8)}) == 3
+    assert len({ask.prompt for ask in scaffolds.of_run(config).ask(PROBLEM, (), 8)}) == 3
     assert len(of_evaluations(config)["direct"].ask(PROBLEM, (), 8)) == 1, "evaluations are direct unless told"
-    with pytest.raises(UsageError, match=r"upskill trains with program\.name=skills, not with program\.name=direct"):
-        programs.of_run(load(None, ["objective.name=upskill", "program.name=direct"], str))
+    with pytest.raises(UsageError, match=r"upskill trains with scaffold\.name=skills, not with scaffold\.name=direct"):
+        scaffolds.of_run(load(None, ["objective.name=upskill", "scaffold.name=direct"], str))
 
 
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["program.name=tupel"], r"program\.name='tupel' is unknown; did you mean 'tuple'\?"),
-        (["program.name=tuple", "program.method=3"], r"program\.method=3 does not fit tuple"),
-        (["program.methods=3"], r"program\.methods=3 does not fit direct.*takes: template"),
+        (["scaffold.name=tupel"], r"scaffold\.name='tupel' is unknown; did you mean 'tuple'\?"),
+        (["scaffold.name=tuple", "scaffold.method=3"], r"scaffold\.method=3 does not fit tuple"),
+        (["scaffold.methods=3"], r"scaffold\.methods=3 does not fit direct.*takes: template"),
     ],
 )
-def test_a_program_that_is_not_there_or_takes_no_such_parameter_is_one_sentence(
+def test_a_scaffold_that_is_not_there_or_takes_no_such_parameter_is_one_sentence(
     overrides: list[str], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):

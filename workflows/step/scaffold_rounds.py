@@ -1,6 +1,6 @@
-"""A submission's groups through the rounds of a program: drafts round by round, then the attempts.
+"""A submission's groups through the rounds of a scaffold: drafts round by round, then the attempts.
 
-    rounds = ProgramRounds(program, generator, config, attempts, place, seed, score, keep)
+    rounds = ScaffoldRounds(scaffold, generator, config, attempts, place, seed, score, keep)
     async for solved in rounds.run({0: problem, 1: problem}, known={}, finished=set()):
         solved.rollouts, solved.drafts
 
@@ -8,8 +8,8 @@ A round is one ordered submission of all groups that have not ended, drafts of s
 batches, and with them rounding, repeat. Its drafts are kept before the next round's prompts are made. A round of which
 all is known is not submitted; one of which something is missing is submitted whole, and what is known is dropped.
 
-What goes wrong with sampled text ends no run: where a prompt made from drafts has too many tokens, the program says
-what is asked instead (`Program.too_long`). Where the public tests of a problem can't be run, its group ends without
+What goes wrong with sampled text ends no run: where a prompt made from drafts has too many tokens, the scaffold says
+what is asked instead (`Scaffold.too_long`). Where the public tests of a problem can't be run, its group ends without
 attempts, and is set aside.
 """
 
@@ -27,16 +27,16 @@ from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Draft, Group, Int32, Problem, Rollout, Verdict
 from raypoly.rollouts.engines import SampleRequest
-from raypoly.rollouts.scaffolds import Ask, Program
-from raypoly.rollouts.scaffolds.program import checked_asks, is_final
+from raypoly.rollouts.scaffolds import Ask, Scaffold
+from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
 
 
-async def check_given(generator: Generator, config: Config, problems: Sequence[Problem], program: Program) -> None:
-    """Raise `UsageError` for a response that a program which samples nothing gives, and is longer than allowed."""
-    if program.samples:
+async def check_given(generator: Generator, config: Config, problems: Sequence[Problem], scaffold: Scaffold) -> None:
+    """Raise `UsageError` for a response that a scaffold which samples nothing gives, and is longer than allowed."""
+    if scaffold.samples:
         return
     for problem in problems:
-        asks = checked_asks(program, problem, (), config.train.rollouts)
+        asks = checked_asks(scaffold, problem, (), config.train.rollouts)
         for response in await generator.encode_responses([ask.text for ask in asks if ask.text]):
             _check_response(config, problem, response)
 
@@ -51,7 +51,7 @@ async def encode_prompts(generator: Generator, config: Config, problems: Sequenc
 
 @dataclass(frozen=True)
 class Solved:
-    """A group that has its attempts; none where it is set aside, or where the program solves nothing."""
+    """A group that has its attempts; none where it is set aside, or where the scaffold solves nothing."""
 
     slot: int
     rollouts: tuple[Rollout, ...]
@@ -66,10 +66,10 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class ProgramRounds:
+class ScaffoldRounds:
     """What all groups of a submission share."""
 
-    program: Program
+    scaffold: Scaffold
     generator: Generator
     config: Config
     attempts: int
@@ -104,7 +104,7 @@ class ProgramRounds:
                     yield Solved(slot, (), tuple(drafts[slot]), np.zeros(0, np.int32))
             if not open_:
                 return
-            asked = {slot: checked_asks(self.program, it, drafts[slot], self.attempts) for slot, it in open_.items()}
+            asked = {slot: checked_asks(self.scaffold, it, drafts[slot], self.attempts) for slot, it in open_.items()}
             final = {slot for slot, asks in asked.items() if is_final(asks)}
             there = {slot: known[slot][number] for slot in open_ if number < len(known.get(slot, ()))}
             missing = [slot for slot in open_ if slot not in there and not (slot in final and slot in finished)]
@@ -127,7 +127,7 @@ class ProgramRounds:
     async def _kept(
         self, slot: int, number: int, problem: Problem, asks: Sequence[Ask], drafts: Sequence[Draft]
     ) -> Sequence[Draft]:
-        """The drafts with the verdicts that the program wants to see, committed."""
+        """The drafts with the verdicts that the scaffold wants to see, committed."""
         scored = [wanted for ask in asks for wanted in (ask.score,) * ask.count]
         if any(scored):
             chosen = [draft.rollout for draft, wanted in zip(drafts, scored, strict=True) if wanted]
@@ -202,7 +202,7 @@ class ProgramRounds:
             fits = 0 < len(tokens) <= self.config.generator.max_prompt_tokens
             if not fits and drafts[slot] and prompt != problems[slot].prompt:
                 for place in found:
-                    place.ask = self.program.too_long(problems[slot], place.ask)
+                    place.ask = self.scaffold.too_long(problems[slot], place.ask)
                     again.setdefault(slot, []).append(place)
                 continue
             _check_length(self.config, problems[slot], prompt, tokens)
@@ -287,7 +287,7 @@ async def _nothing() -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
 def _check_length(config: Config, problem: Problem, prompt: str, tokens: Int32) -> None:
     limit = config.generator.max_prompt_tokens
     if not 0 < len(tokens) <= limit:
-        added = "" if prompt == problem.prompt else " with what its program adds to it"
+        added = "" if prompt == problem.prompt else " with what its scaffold adds to it"
         raise UsageError(
             f"The prompt of {problem.id} has {len(tokens)} tokens{added}, generator.max_prompt_tokens is "
             f"{limit}: raise it, or set problems.over_long to drop or cut."

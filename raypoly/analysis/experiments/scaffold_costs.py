@@ -1,4 +1,4 @@
-"""What a run's program costs and how different its attempts are, after training: a row of an experiment's table."""
+"""What a run's scaffold costs and how different its attempts are, after training: a row of an experiment's table."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from raypoly.analysis.metrics.problem_counts import ProblemCounts
 
 
 @dataclass(frozen=True)
-class ProgramCosts:
-    """Means over problems, of an evaluation's own program; None is unknown."""
+class ScaffoldCosts:
+    """Means over problems, of an evaluation's own scaffold; None is unknown."""
 
-    program: str
+    scaffold: str
     tokens: float
     """Decoded tokens of a problem's samples, of all roles."""
     pass_per_10k: Mapping[str, float]
@@ -30,11 +30,11 @@ class ProgramCosts:
         """From an evaluation's results; of one by `direct`, which say nothing of tokens, from its counts by problem."""
         if evaluation is None:
             return None
-        if "program" in evaluation:
+        if "scaffold" in evaluation:
             names = ("duplicates", "followed", "surface_diversity")
             tokens = math.fsum(evaluation["decoded_tokens"].values())
             own = {name: evaluation.get(name) for name in names}
-            return cls(evaluation["program"], tokens, evaluation["pass_per_10k"], **own)
+            return cls(evaluation["scaffold"], tokens, evaluation["pass_per_10k"], **own)
         spent = problems.of_known().response_tokens if problems else ()
         if not spent or None in spent:
             return None

@@ -1,4 +1,4 @@
-"""Programs of several rounds: what is sampled when, what is kept, and that a killed run ends with the same bits."""
+"""Scaffolds of several rounds: what is sampled when, what is kept, and that a killed run ends with the same bits."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from raypoly.algorithms.objectives.grpo import GRPO
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Draft, Float64, Group, Int32, Problem, Rollout, TestSuite, Verdict
-from raypoly.rollouts.scaffolds import Ask, Program
-from raypoly.rollouts.scaffolds.run_programs import named_programs
+from raypoly.rollouts.scaffolds import Ask, Scaffold
+from raypoly.rollouts.scaffolds.run_scaffolds import named_scaffolds
 from raypoly.run.store.record_encoding import decode, encode
 from raypoly.run.store.step_records import CompletedStep, Drafted
 from tests.support.timed_run import close_run
@@ -38,7 +38,7 @@ def number(draft: Draft) -> int:
     return int(draft.rollout.tokens[0])
 
 
-class TwoRounds(Program):
+class TwoRounds(Scaffold):
     """Two plans, two attempts behind each, whose prompts hold what the plan said."""
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
@@ -50,7 +50,7 @@ class TwoRounds(Program):
         return 2
 
 
-class FourRounds(Program):
+class FourRounds(Scaffold):
     """Rounds of one, two and three drafts, each made from the one before, then the attempts."""
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
@@ -62,7 +62,7 @@ class FourRounds(Program):
         return [Ask(f"{i} {said}{problem.prompt}", "note", parent=last if drafts else None) for i in range(made)]
 
 
-class Ragged(Program):
+class Ragged(Scaffold):
     """Every second problem is asked at once, the others behind a draft; the first attempt is the draft itself."""
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
@@ -140,7 +140,7 @@ def facts(groups: Sequence[Group]) -> list[Any]:
 
 
 def test_plans_come_first_then_an_attempt_behind_each(tmp_path: Path) -> None:
-    step, _, submitted, kinds = finished(tmp_path, f"program.name={named(TwoRounds)}")
+    step, _, submitted, kinds = finished(tmp_path, f"scaffold.name={named(TwoRounds)}")
     assert [len(each) for each in submitted] == [4, 8], "one submission a round: four prompts, then two for each group"
     assert kinds.count("drafted-0") == 4
     assert kinds.index("generated") > max(i for i, kind in enumerate(kinds) if kind == "drafted-0")
@@ -154,14 +154,14 @@ def test_plans_come_first_then_an_attempt_behind_each(tmp_path: Path) -> None:
 
 
 def test_attempts_have_the_seeds_that_they_have_without_drafts(tmp_path: Path) -> None:
-    step, *_ = finished(tmp_path / "plans", f"program.name={named(TwoRounds)}")
+    step, *_ = finished(tmp_path / "plans", f"scaffold.name={named(TwoRounds)}")
     plain, *_ = finished(tmp_path / "plain")
     for group, same in zip(step.groups, plain.groups, strict=True):
         assert [r.seed for r in group.rollouts] == [r.seed for r in same.rollouts]
 
 
 def test_groups_of_one_step_may_need_different_rounds_and_a_draft_may_be_the_attempt(tmp_path: Path) -> None:
-    step, recorder, submitted, _ = finished(tmp_path, f"program.name={named(Ragged)}")
+    step, recorder, submitted, _ = finished(tmp_path, f"scaffold.name={named(Ragged)}")
     assert [len(each) for each in submitted] == [4, sum(bool(group.drafts) for group in step.groups)]
     drafted = [group for group in step.groups if group.drafts]
     assert drafted
@@ -172,19 +172,19 @@ def test_groups_of_one_step_may_need_different_rounds_and_a_draft_may_be_the_att
     assert sum(recorder.calls) == 4, "a draft that is an attempt has one row"
 
 
-@pytest.mark.parametrize("program", [TwoRounds, FourRounds, Ragged])
+@pytest.mark.parametrize("scaffold", [TwoRounds, FourRounds, Ragged])
 def test_a_run_killed_anywhere_ends_with_the_same_bits_and_commits_no_draft_twice(
-    tmp_path: Path, program: type[Program]
+    tmp_path: Path, scaffold: type[Scaffold]
 ) -> None:
-    own = (f"program.name={named(program)}", f"objective.name={named(PaysDrafts)}")
-    if program is Ragged:
+    own = (f"scaffold.name={named(scaffold)}", f"objective.name={named(PaysDrafts)}")
+    if scaffold is Ragged:
         own = own[:1]
     assert_the_same_bits_after_kills(tmp_path, own, seed=3)
 
 
 def test_what_a_killed_round_has_kept_is_not_sampled_into_another_prompt(tmp_path: Path) -> None:
     """The drafts that were kept are those that the next round reads, even if sampling would now give others."""
-    own = (f"program.name={named(TwoRounds)}",)
+    own = (f"scaffold.name={named(TwoRounds)}",)
     _, _, _, kinds = finished(tmp_path / "whole", *own)
     run(lambda: stopped_after(open_virtual(tmp_path / "killed", (), own), 4))
     step, _, submitted, later = finished(tmp_path / "killed", *own)
@@ -195,7 +195,7 @@ def test_what_a_killed_round_has_kept_is_not_sampled_into_another_prompt(tmp_pat
 
 
 def test_drafts_are_trained_only_where_the_objective_answers_for_them(tmp_path: Path) -> None:
-    own = f"program.name={named(TwoRounds)}"
+    own = f"scaffold.name={named(TwoRounds)}"
     plain, of_attempts, *_ = finished(tmp_path / "plain", own)
     paid, of_both, *_ = finished(tmp_path / "paid", own, f"objective.name={named(PaysDrafts)}")
     rows = [sum(len(each) for each in told if isinstance(each, list)) for told in (of_attempts.told, of_both.told)]
@@ -209,7 +209,7 @@ def test_drafts_are_trained_only_where_the_objective_answers_for_them(tmp_path: 
         np.testing.assert_array_equal(advantages, expected)
 
 
-class PlansAlone(Program):
+class PlansAlone(Scaffold):
     """Two plans and no attempt."""
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
@@ -227,8 +227,8 @@ class ShortPlans(GRPO):
         return np.array([number(draft) % 7 - 3.0 for draft in group.drafts])
 
 
-def test_a_program_that_solves_nothing_is_trained_on_its_drafts_and_nothing_is_scored(tmp_path: Path) -> None:
-    own = (f"program.name={named(PlansAlone)}", f"objective.name={named(ShortPlans)}")
+def test_a_scaffold_that_solves_nothing_is_trained_on_its_drafts_and_nothing_is_scored(tmp_path: Path) -> None:
+    own = (f"scaffold.name={named(PlansAlone)}", f"objective.name={named(ShortPlans)}")
     whole, _, submitted, kinds = finished(tmp_path / "whole", *own)
     assert [len(each) for each in submitted] == [4]
     assert "score" not in kinds
@@ -244,7 +244,7 @@ def test_a_program_that_solves_nothing_is_trained_on_its_drafts_and_nothing_is_s
         assert again.applied.digest == whole.applied.digest
 
 
-class Tries(Program):
+class Tries(Scaffold):
     """One try, whose public verdict decides whether it is the attempt."""
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
@@ -269,7 +269,7 @@ def test_a_round_of_drafts_that_are_all_taken_samples_nothing(tmp_path: Path, mo
 
     monkeypatch.setattr("workflows.step.rollouts.public_verdicts", verdicts)
     monkeypatch.setattr(Sampler, "encode", encode_some)
-    whole, _, submitted, _ = finished(tmp_path, f"program.name={named(Tries)}")
+    whole, _, submitted, _ = finished(tmp_path, f"scaffold.name={named(Tries)}")
     assert [len(each) for each in submitted] == [4]
     assert all(group.taken == {0, 1, 2, 3} for group in whole.groups)
 
@@ -282,7 +282,7 @@ def test_a_group_whose_public_tests_can_t_be_run_is_set_aside_without_attempts(
         return [Verdict(status, 0, 1, 0.1, "no such library")] * len(rollouts)
 
     monkeypatch.setattr("workflows.step.rollouts.public_verdicts", verdicts)
-    own = (f"program.name={named(Tries)}", "run.max_set_aside=1")
+    own = (f"scaffold.name={named(Tries)}", "run.max_set_aside=1")
     whole, _, submitted, kinds = finished(tmp_path / "whole", *own)
     assert [len(each) for each in submitted] == [4, 12], "the group that is set aside is asked nothing more"
     assert [group.size for group in whole.groups] == [4, 0, 4, 4]
@@ -295,34 +295,34 @@ def test_a_group_whose_public_tests_can_t_be_run_is_set_aside_without_attempts(
         assert facts(again.groups) == facts(whole.groups)
 
 
-class Wrong(Program):
+class Wrong(Scaffold):
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
         return [Ask(problem.prompt, count=attempts - 1)]
 
 
-class Orphan(Program):
+class Orphan(Scaffold):
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
         return [Ask(problem.prompt, count=attempts, parent=0)]
 
 
-class Raises(Program):
+class Raises(Scaffold):
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
         raise KeyError("topic")
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("scaffold", "said"),
     [
-        (Wrong, r"The program Wrong must ask for 4 attempts at p\d+, asked for 3\."),
+        (Wrong, r"The scaffold Wrong must ask for 4 attempts at p\d+, asked for 3\."),
         (Orphan, r"asks for p\d+ with a parent of number 0, and there are 0 drafts\."),
-        (Raises, r"The program Raises can't ask for p\d+: KeyError: 'topic'\."),
+        (Raises, r"The scaffold Raises can't ask for p\d+: KeyError: 'topic'\."),
     ],
 )
-def test_a_program_that_can_t_be_asked_ends_the_run_before_anything_is_sampled(
-    tmp_path: Path, program: type, said: str
+def test_a_scaffold_that_can_t_be_asked_ends_the_run_before_anything_is_sampled(
+    tmp_path: Path, scaffold: type, said: str
 ) -> None:
     with pytest.raises(ExceptionGroup) as refused:
-        finished(tmp_path, f"program.name={named(program)}")
+        finished(tmp_path, f"scaffold.name={named(scaffold)}")
     (error,) = refused.value.exceptions
     assert isinstance(error, UsageError)
     with pytest.raises(UsageError, match=said):
@@ -330,13 +330,13 @@ def test_a_program_that_can_t_be_asked_ends_the_run_before_anything_is_sampled(
 
 
 def test_a_prompt_made_of_sampled_text_that_is_too_long_ends_no_run(tmp_path: Path) -> None:
-    step, *_ = finished(tmp_path, f"program.name={named(LongBehind)}", "generator.max_prompt_tokens=3")
+    step, *_ = finished(tmp_path, f"scaffold.name={named(LongBehind)}", "generator.max_prompt_tokens=3")
     for group in step.groups:
         assert {len(rollout.prompt_tokens) for rollout in group.rollouts} == {1, 3}
         assert len(group.rollouts) == 4
 
 
-class LongBehind(Program):
+class LongBehind(Scaffold):
     """The first attempt's prompt holds more than fits."""
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
@@ -358,21 +358,21 @@ def test_records_of_drafts_come_back_as_they_were() -> None:
     np.testing.assert_array_equal(record.drafts[1].rollout.logprobs, logprobs)
 
 
-def test_the_program_that_the_docs_show_runs_from_a_file_outside_the_tree(
+def test_the_scaffold_that_the_docs_show_runs_from_a_file_outside_the_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = Path(__file__).resolve().parents[3] / "docs" / "programs.md"
+    page = Path(__file__).resolve().parents[3] / "docs" / "scaffolds.md"
     (source,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
     assert source.count("\n") <= 12
     (tmp_path / "hinted.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
-    step, *_ = finished(tmp_path / "run", "program.name=hinted:Hinted")
+    step, *_ = finished(tmp_path / "run", "scaffold.name=hinted:Hinted")
     assert all(len(group.rollouts) == 4 for group in step.groups)
     config = load(None, [], str)
-    asked = named_programs(config, ["direct", "hinted:Hinted"], ())
+    asked = named_scaffolds(config, ["direct", "hinted:Hinted"], ())
     assert asked is not None
     problem = Problem("p", "Add.", "f", TestSuite("none", ""))
     prompts = [ask.prompt for ask in asked["hinted:Hinted"].ask(problem, (), 4)]
     assert prompts == ["Add.", "# Use a loop.\nAdd."] * 2
-    with pytest.raises(UsageError, match=r"program\.skill=3 is no parameter of direct"):
-        named_programs(config, ["direct"], ["program.skill=3"])
+    with pytest.raises(UsageError, match=r"scaffold\.skill=3 is no parameter of direct"):
+        named_scaffolds(config, ["direct"], ["scaffold.skill=3"])

@@ -1,4 +1,4 @@
-"""Real runs by programs of several rounds: killed, they end with the same bits, and no prompt shows a hidden test."""
+"""Real runs by scaffolds of several rounds: killed, they end with the same bits, and no prompt shows a hidden test."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.ray_machines import Machines
 
 ROOM = ("generator.max_prompt_tokens=196", "train.steps=2", "train.rollouts=6")
 PROGRAMS = {
-    "repair": ("program.name=repair", "program.turns=2", "program.credit=all"),
-    "plan_search": ("program.name=plan_search", "program.plans=3", "program.plan_tokens=8"),
+    "repair": ("scaffold.name=repair", "scaffold.turns=2", "scaffold.credit=all"),
+    "plan_search": ("scaffold.name=plan_search", "scaffold.plans=3", "scaffold.plan_tokens=8"),
 }
 
 

@@ -1,6 +1,6 @@
-"""What an evaluation says of the program that asked: pass@k of its blocks, decoded tokens, diversity of its methods.
+"""What an evaluation says of the scaffold that asked: pass@k of its blocks, decoded tokens, diversity of its methods.
 
-    results |= program_results(groups, "tuple", program, samples)
+    results |= scaffold_results(groups, "tuple", scaffold, samples)
 
 Attempts that are drawn jointly count in blocks, for k up to the block and for whole blocks (arXiv 2605.27000).
 """
@@ -17,7 +17,7 @@ from raypoly.analysis.metrics.majority_choice import maj_at_k
 from raypoly.analysis.metrics.pass_at_k import ks
 from raypoly.analysis.metrics.plan_diversity import has_duplicate, semantic_diversity, surface_diversity
 from raypoly.core.values import Float64, Group
-from raypoly.rollouts.scaffolds import Program
+from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.strategies.planned_strategy import is_followed
 from raypoly.verifier.code_extraction import find_code
 
@@ -25,10 +25,10 @@ Encode = Callable[[Sequence[str]], Float64]
 """A vector for each text, float64 [texts, width]."""
 
 
-def program_results(
+def scaffold_results(
     groups: Sequence[Group],
     name: str,
-    program: Program,
+    scaffold: Scaffold,
     attempts: int,
     select: Select = "first",
     encode: Encode | None = None,
@@ -37,12 +37,12 @@ def program_results(
 
     `select`: which k of a block's attempts count. `encode`: for `semantic_diversity`, None where it is left out.
     """
-    block = program.block(attempts)
+    block = scaffold.block(attempts)
     tokens = [DecodedTokens.of_group(group) for group in groups]
     passed = [[verdict.passed for verdict in group.verdicts or ()] for group in groups]
     curve = blocks_curve(passed, block, select)
     return {
-        "program": name,
+        "scaffold": name,
         "block": block,
         "decoded_tokens": {role: round(mean, 2) for role, mean in mean_by_role(tokens).items()},
         "pass_per_10k": {
@@ -52,7 +52,7 @@ def program_results(
             )
             for k in curve
         },
-        **_diversity(groups, program, attempts, block, encode),
+        **_diversity(groups, scaffold, attempts, block, encode),
         **({"pass_at_k": curve, "select": select} if block > 1 else {}),
     }
 
@@ -79,11 +79,11 @@ def majority_results(groups: Sequence[Group], votes: Sequence[Sequence[str | Non
 
 
 def _diversity(
-    groups: Sequence[Group], program: Program, attempts: int, block: int, encode: Encode | None
+    groups: Sequence[Group], scaffold: Scaffold, attempts: int, block: int, encode: Encode | None
 ) -> dict[str, Any]:
-    """Of the methods of a block, or of programs where the program has no methods; attempts that are independent are
+    """Of the methods of a block, or of programs where the scaffold has no methods; attempts that are independent are
     one block."""
-    methods = [program.methods(group.drafts, attempts) for group in groups]
+    methods = [scaffold.methods(group.drafts, attempts) for group in groups]
     known = any(own is not None for own in methods)
     texts = [
         [find_code(rollout.text) for rollout in group.rollouts] if own is None else [text or None for text in own]
