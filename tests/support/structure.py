@@ -5,7 +5,7 @@
 
 "Product" is raypoly/, actors/ and workflows/. Lines are physical lines. A late import (inside a function or under
 TYPE_CHECKING) counts as an import. A private name is reached where a test imports it or takes it as an attribute of
-something that is not `self` or `cls`.
+something that is not `self` or `cls`. Prose is docstrings and attribute strings (a bare string after a name), in words.
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ PRODUCT = ("raypoly", "actors", "workflows")
 ABOVE: Mapping[str, tuple[str, ...]] = {"raypoly": ("actors", "workflows"), "actors": ("workflows",)}
 """What each part may not import."""
 COMMANDS = "raypoly/commands/"
+ROOMS = (
+    *("core", "run", "algorithms", "data", "verifier", "strategies", "learner", "rollouts", "planning", "analysis"),
+    *("recipes", "commands"),
+)
+"""The rooms of raypoly/ in the order of a step: each imports only those before it."""
+EXEMPT_PROSE = ("raypoly/algorithms/objectives/", "raypoly/algorithms/losses/")
+"""Says what methods are and where they fail: formulas and sources, which are not counted as prose."""
 LONG = 60
 """Lines of a function that one has to scroll for."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -87,6 +94,46 @@ def upward_imports(modules: Sequence[Module]) -> list[str]:
         for name in sorted(imported_modules(module, known))
         if name.partition(".")[0] in ABOVE.get(module.path.partition("/")[0], ())
     ]
+
+
+def upward_rooms(modules: Sequence[Module]) -> list[str]:
+    """`path: name` for each import, early or late, of a later room or of raypoly's own top level."""
+    known = {module.name: module for module in modules}
+    found = []
+    for module in modules:
+        room = _room(module.name)
+        if room is None:
+            continue
+        for name in sorted(imported_modules(module, known)):
+            other = _room(name)
+            if name.startswith("raypoly") and (other is None or ROOMS.index(other) > ROOMS.index(room)):
+                found.append(f"{module.path}: {name}")
+    return found
+
+
+def _room(name: str) -> str | None:
+    """`core` for `raypoly.core.errors`; None outside the rooms."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "raypoly" and len(parts) > 1 and parts[1] in ROOMS else None
+
+
+def prose_words(modules: Sequence[Module]) -> int:
+    """Words of docstrings and attribute strings outside `EXEMPT_PROSE`."""
+    strings = (
+        node.value.value
+        for module in modules
+        if not module.path.startswith(EXEMPT_PROSE)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+    return sum(len(text.split()) for text in strings)
+
+
+def top_entries() -> list[str]:
+    """What lies in raypoly/ itself: rooms and files."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "raypoly"]
+    paths = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return sorted({path.split("/")[1] for path in paths if (ROOT / path).exists()})
 
 
 def import_circles(modules: Sequence[Module]) -> list[list[str]]:
@@ -219,8 +266,11 @@ def main() -> None:
     measured: dict[str, Sequence[str] | int] = {
         "product lines": sum(module.lines for module in product),
         "product files": len(product),
+        "entries in raypoly/": top_entries(),
+        "words of docstrings and attribute strings": prose_words(product),
         "test lines": sum(module.lines for module in tests),
         f"functions above {LONG} lines": long_functions(product),
+        "imports upwards between rooms": [*upward_imports(product), *upward_rooms(product)],
         "import circles, late imports included": [" <-> ".join(circle) for circle in import_circles(product)],
         "public class names twice": named_twice(public_classes(product)),
         "file names twice": named_twice(file_names(product)),
