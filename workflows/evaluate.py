@@ -28,8 +28,8 @@ from raypoly.core.seeds import derive
 from raypoly.core.tables import ReportTable
 from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Split
 from raypoly.core.version import __version__
+from raypoly.data.problem_set import with_tests
 from raypoly.data.public_tests import set_apart
-from raypoly.data.without_tests import with_tests
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import of_evaluations
 from raypoly.run.run_identity import resolve_run

@@ -181,3 +181,13 @@ def without_excluded(problems: Sequence[Problem], path: Path) -> list[Problem]:
     kept = [problem for problem in problems if problem.id not in excluded]
     log.warning("%s leaves out %d of %d problems", path, len(problems) - len(kept), len(problems))
     return kept
+
+
+def with_tests(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems whose answers can be judged."""
+    return [problem for problem in problems if problem.tests.kind != "none"]
+
+
+def count_with_tests(problem_set: ProblemSet) -> dict[str, int]:
+    """By split, the problems that an evaluation could measure."""
+    return {name: len(with_tests(split)) for name, split in problem_set.splits.items()}

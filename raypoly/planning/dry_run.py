@@ -18,9 +18,8 @@ from raypoly.core.settings import dump
 from raypoly.core.tables import ReportTable, duration
 from raypoly.data import ProblemSet
 from raypoly.data.problem_order import require_enough
-from raypoly.data.problem_set import describe_splits
+from raypoly.data.problem_set import count_with_tests, describe_splits
 from raypoly.data.readable_prompts import require_readable
-from raypoly.data.without_tests import count_with_tests
 from raypoly.planning.device_memory import check_memory, host_memory, plan_memory
 from raypoly.planning.engine_memory import engine_room
 from raypoly.planning.free_resources import this_machine

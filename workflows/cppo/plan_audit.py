@@ -17,7 +17,7 @@ from raypoly.core.config import Config
 from raypoly.core.errors import TooManySetAside
 from raypoly.core.values import Float64, Group, Problem
 from raypoly.data.problem_order import EpochOrder
-from raypoly.data.without_tests import with_tests
+from raypoly.data.problem_set import with_tests
 from raypoly.recipes.cppo.gates.audit import AUDIT_KEY, AUDITED, PlanAudit
 from raypoly.run.run_identity import resolve_run
 from raypoly.run.store.sealed_json import seal

@@ -21,7 +21,7 @@ import numpy as np
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError, RunStopped, UsageError
 from raypoly.core.values import Group, Rollout
-from raypoly.data.without_tests import count_with_tests
+from raypoly.data.problem_set import count_with_tests
 from raypoly.planning.dry_run import refuse_unfit
 from raypoly.planning.free_resources import existing_parent, this_machine
 from raypoly.planning.gpus import MemoryPeak, choose_device

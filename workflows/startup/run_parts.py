@@ -9,7 +9,7 @@ from typing import Self
 from raypoly.algorithms.group_stage import GroupStage
 from raypoly.core.config import Config
 from raypoly.data import ProblemSet
-from raypoly.data.without_tests import with_tests
+from raypoly.data.problem_set import with_tests
 from raypoly.planning.preflight import asks_judge
 from raypoly.recipes.cppo import gates
 from raypoly.recipes.cppo.gates.model_gate import ModelGate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from raypoly.core.values import Group, Problem
-from raypoly.data.example_inputs import example_inputs
+from raypoly.data.public_tests import example_inputs
 from raypoly.verifier.answer_extraction import extract_answer
 from raypoly.verifier.sandbox.answer_verdict import answer_text
 from workflows.step.services import Services

@@ -27,7 +27,7 @@ from raypoly.analysis.statistics.power import (
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.tables import DASH, ReportTable
-from raypoly.data.without_tests import count_with_tests
+from raypoly.data.problem_set import count_with_tests
 
 _ASKED = (0.02, 0.05, 0.1)
 """Differences that a user may hope for."""

@@ -21,7 +21,7 @@ from raypoly.core.values import Problem
 from raypoly.data.formats import FORMATS, problem_of
 from raypoly.data.formats.row_fields import LONGEST_REASON, one_line, row_id
 from raypoly.data.formats.row_files import numbered_throughout, rows_of
-from raypoly.data.hub_files import HubSplit
+from raypoly.data.hub import HubSplit
 from raypoly.data.jsonl import outside_window
 from raypoly.data.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, facts_of, split_of
 from raypoly.data.preparing.decision_log import Decision

@@ -9,8 +9,8 @@ import pytest
 
 from raypoly.core.config import ProblemsConfig, ScorerConfig
 from raypoly.core.values import Problem, TestSuite, Verdict
-from raypoly.data.example_inputs import example_inputs
 from raypoly.data.formats.long_integers import long_integers
+from raypoly.data.public_tests import example_inputs
 from raypoly.data.puzzles import load_puzzles
 from raypoly.verifier import LocalPool
 

@@ -14,7 +14,7 @@ import pytest
 from raypoly.core.config import Config, ProblemsConfig
 from raypoly.core.errors import UsageError
 from raypoly.data import ProblemSet, build_problem_set
-from raypoly.data.hub_files import HubSplit
+from raypoly.data.hub import HubSplit
 from raypoly.planning.preflight import check_config
 from tests.support.hub_folders import hub_folder
 from tests.support.hub_server import COMMIT, hub_server
@@ -23,7 +23,7 @@ from tests.support.preparation_rows import problem_row, write_rows
 FIND = """
 import json, sys
 from raypoly.core.errors import RaypolyError
-from raypoly.data.hub_files import HubSplit
+from raypoly.data.hub import HubSplit
 for line in sys.stdin:
     try:
         found = HubSplit(**json.loads(line)).find("problems.path=NAME")
