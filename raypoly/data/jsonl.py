@@ -2,9 +2,8 @@
 
     load_jsonl(ProblemsConfig(source="jsonl", path="LeetCodeDataset-train.jsonl.gz")).splits["train"]
 
-The log names every row that can't be used, by file, line and reason; it is left out. So is a problem on the exclusion
-list, and one whose date lies outside the window `problems.since` to `problems.until`. LiveCodeBench dates its problems
-by contest, LeetCodeDataset by an estimate; `metadata["date"]` has either.
+Left out, with a line in the log: rows that can't be used, problems on the exclusion list, and those whose
+`metadata["date"]` lies outside `problems.since` to `problems.until`.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ SPLIT = "jsonl split"
 
 
 def load_jsonl(config: ProblemsConfig) -> ProblemSet:
-    """The problems of `config.path` within the window, without those of `config.exclude`, split by `config.seed`.
-    `config.validation_path` and `test_path` are files of their own, whatever the window.
+    """The problems of `config.path`, split by `config.seed`; `validation_path` and `test_path` ignore the window.
 
-    The order of rows in the file does not matter. Raises `UsageError` where there is no file, no usable row, an
-    exclusion list that can't be read, or too few problems for validation, test and training.
+    Raises `UsageError` where there is no file, no usable row, an exclusion list that can't be read, or too few
+    problems.
+
     """
     if config.path is None:
         raise UsageError("problems.source=jsonl needs problems.path=FILE.")
@@ -53,9 +52,11 @@ def read_askable(path: Path, files: Sequence[Path] | None = None) -> list[Proble
 
 
 def outside_window(day: str | None, since: str | None, until: str | None) -> str:
-    """Why a day lies outside `since` to `until`, all `YYYY-MM-DD`, both included; empty where it lies inside.
+    """Why a day lies outside `since` to `until` (`YYYY-MM-DD`, included, None for no bound); empty where it lies
+    inside.
 
-    A bound that is None is none. Where there is one, an unknown day is outside.
+    Where there is a bound, an unknown day is outside.
+
     """
     if since is None and until is None:
         return ""
@@ -69,7 +70,6 @@ def outside_window(day: str | None, since: str | None, until: str | None) -> str
 
 
 def in_window(problems: list[Problem], since: str | None, until: str | None) -> list[Problem]:
-    """The problems whose date lies in the window. Logs how many do not."""
     if since is None and until is None:
         return problems
     kept = [problem for problem in problems if not outside_window(problem.metadata.get("date"), since, until)]

@@ -2,9 +2,8 @@
 
     problem_set = await fit_prompts(problem_set, config, generator.encode, print)
 
-`drop` leaves their problems out of every split. `cut` keeps as many of the statement's first and last words as fit (one
-more of the first where the number is odd) with `[...]` between them. The text around the statement stays whole: the
-signature, and how to answer. The same tokenizer gives the same prompts.
+`drop` leaves their problems out of every split. `cut` keeps as many of the statement's first and last words as fit,
+with `[...]` between them; the text around the statement stays whole.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ async def fit_prompts(
 async def fit_training_prompts(
     problem_set: ProblemSet, config: Config, encode: Encode, note: Callable[[str], None], asked: Asked
 ) -> ProblemSet:
-    """`fit_prompts`, then again for training problems by the longest prompt that the run's program begins with."""
+    """`fit_prompts`, then again for training problems by the scaffold's longest first prompt."""
     fit = await fit_prompts(problem_set, config, encode, note)
     if config.problems.over_long == "refuse" or all(set(asked(p)) == {p.prompt} for p in fit.splits["train"]):
         return fit
@@ -106,14 +105,12 @@ class _Search:
         return (self.fits + self.too_many) // 2
 
     def problem(self, count: int) -> Problem:
-        """The problem with `count` words of its statement."""
         statement = keep_ends(self.words, count)
         metadata = {**self.of.metadata, STATEMENT: statement} if STATEMENT in self.of.metadata else self.of.metadata
         return replace(self.of, prompt=f"{self.parts.head}{statement}{self.parts.tail}", metadata=metadata)
 
 
 def keep_ends(words: Sequence[str], count: int) -> str:
-    """`count` of the words, from both ends, with `MARK` where the others were; each word has its space behind it."""
     first = (count + 1) // 2
     begin, end = "".join(words[:first]), "".join(words[len(words) - (count - first) :])
     return f"{begin.rstrip()}{MARK}{end}"
@@ -144,14 +141,12 @@ async def cut_statements(
 
 
 async def _longest(problems: Sequence[Problem], encode: Encode, asked: Asked) -> list[int]:
-    """The number of tokens of each problem's longest prompt."""
     prompts = [tuple(dict.fromkeys(asked(problem))) for problem in problems]
     counts = iter(await count_tokens([prompt for own in prompts for prompt in own], encode))
     return [max(next(counts) for _ in own) for own in prompts]
 
 
 async def count_tokens(texts: Sequence[str], encode: Encode) -> list[int]:
-    """The number of tokens of each text."""
     found: list[int] = []
     for start in range(0, len(texts), _BATCH):
         found += [len(tokens) for tokens in await encode(texts[start : start + _BATCH])]

@@ -2,11 +2,9 @@
 
     rates = PassRates()
     rates.take(row)                  # the row of each completed step, in order
-    rates.weight("two-sum")          # largest where half of the rollouts pass
     PassRateOrder(problems, per_step=32, seed=0, rates=rates).batch(12)     # once `rates` has the rows of steps 0 to 11
 
-The rates depend only on the rows of completed steps, which are in the journal: a resumed run computes the same rates
-and draws the same problems.
+The rates depend on journalled rows alone: a resumed run draws the same problems.
 """
 
 from __future__ import annotations
@@ -34,12 +32,9 @@ FLOOR = 0.05
 
 
 class PassRates:
-    """Passes and rollouts by problem id."""
-
     def __init__(self) -> None:
         self._counts: dict[str, tuple[float, float]] = {}
         self.rows_seen = 0
-        """Rows taken so far; the rates change only with it."""
 
     def take(self, row: Mapping[str, Any]) -> None:
         """Add the row of a completed step. A row without counts changes nothing."""
@@ -104,7 +99,6 @@ def pass_count_row(problems: Sequence[str], rewards: Sequence[Float64]) -> dict[
 
 
 def build_problem_order(config: Config, problems: Sequence[Problem], rates: PassRates) -> ProblemOrder:
-    """The order of a run's problems: `problems.order`."""
     train = config.train
     if config.problems.order == "pass_rate":
         return PassRateOrder(problems, train.prompts_per_step, train.seed, rates, train.refill)

@@ -25,8 +25,6 @@ from raypoly.core.values import Problem
 
 
 class ProblemOrder(ABC):
-    """An endless line of problems; each step takes some that follow each other."""
-
     def __init__(self, problems: Sequence[Problem], per_step: int, seed: int, refill: int = 0) -> None:
         """A step takes `per_step` problems and at most `refill` more. Raises `UsageError` where there are too few."""
         there = f"but there are only {len(problems)} training problems"
@@ -40,7 +38,6 @@ class ProblemOrder(ABC):
         self._problems, self._per_step, self._seed = problems, per_step, seed
 
     def batch(self, step: int) -> tuple[Problem, ...]:
-        """The problems of a step, by slot."""
         first = self.cursor_at(step)
         return tuple(self.at(first + slot)[1] for slot in range(self._per_step))
 
@@ -89,14 +86,11 @@ def require_enough(problems: Sequence[Problem], config: Config) -> None:
 
 
 class StepProblems:
-    """The problems of one step; it takes none of them twice."""
-
     def __init__(self, order: ProblemOrder, cursor: int, planned: int) -> None:
         """Takes `planned` problems from `cursor` on. Where an epoch has fewer left, it begins at the next epoch."""
         left = order.size - cursor % order.size
         self._order, self._numbers = order, set[int]()
         self.cursor = cursor if left >= planned else cursor + left
-        """Where the next step begins."""
         self.planned = self.more(planned)
 
     @classmethod
@@ -107,7 +101,6 @@ class StepProblems:
 
     @property
     def count(self) -> int:
-        """Problems taken so far."""
         return len(self._numbers)
 
     def more(self, count: int) -> tuple[Problem, ...]:

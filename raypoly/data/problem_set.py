@@ -1,4 +1,4 @@
-"""A set of problems by split: how it is split, what is excluded from it, and its hash."""
+"""Problems by split: splitting, exclusion, content hash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ProblemSet:
     hash: str
     """SHA-256 of everything that the problems say, hex. Equal sets have equal hashes on every machine."""
     source: str | None = None
-    """The hash of the set of `problems.source`, where a program brings other problems to train on."""
+    """The hash of the set of `problems.source`, where a scaffold brings other problems to train on."""
 
 
 class Exclusion(BaseModel):
@@ -74,11 +74,12 @@ def problem_set_of(
     place: str | None = None,
     numbered: bool = False,
 ) -> ProblemSet:
-    """The set of the problems that `read` finds in `place`, by default `config.path`, as far as `take` keeps them,
-    split by seed for this `purpose`. A split with a place of its own is that place's; `numbered` says that ids may be
-    numbers that start anew in each place (`told_apart`). `config.exclude` holds for all.
+    """The problems of `place` (default `config.path`) that `take` keeps, split by seed for this `purpose`.
 
-    The order of problems does not matter. Raises `UsageError` where none is left to train on, or one is in two splits.
+    A split with a place of its own is that place's. `numbered`: ids may be numbers that start anew in each place
+    (`told_apart`). The order of problems does not matter. Raises `UsageError` where none is left to train on, or one is
+    in two splits.
+
     """
     kept = _kept(take(read(place or config.path or "")), config)
     if not kept:
@@ -95,7 +96,6 @@ def problem_set_of(
 
 
 def _place(config: ProblemsConfig, split: Split) -> str | None:
-    """The path, or the split of a data set on the hub, that a split is of its own."""
     return {
         "validation": config.validation_path or config.validation_split,
         "test": config.test_path or config.test_split,
@@ -129,7 +129,6 @@ def _is_same(one: Problem, other: Problem) -> bool:
 
 
 def check_apart(splits: Mapping[Split, Sequence[Problem]], what_to_do: str) -> None:
-    """Raise `UsageError` if a problem is in two splits, which another place for one of them can cause."""
     where: dict[str, Split] = {}
     for name in _ORDER:
         for problem in splits[name]:
@@ -152,9 +151,8 @@ def describe_splits(problems: ProblemSet, config: ProblemsConfig) -> str:
 
 
 def content_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
-    """SHA-256, hex, over what the problems say, in order. The path of their file is not part of it, and of public tests
-    only what `public_digest` names is: sets that were read before there were any keep their hash.
-    """
+    """SHA-256, hex, over what the problems say, in order; neither paths nor public tests that are the first tests
+    count."""
     digest = hashlib.sha256()
     for name in sorted(splits):
         for p in splits[name]:

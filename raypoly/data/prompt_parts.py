@@ -35,8 +35,6 @@ _CODE = re.compile(
 
 @dataclass(frozen=True)
 class PromptParts:
-    """`head + statement + tail` is the prompt."""
-
     head: str
     statement: str
     tail: str

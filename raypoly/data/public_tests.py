@@ -19,28 +19,22 @@ from raypoly.data.formats.python_source import parse_python
 
 @dataclass(frozen=True)
 class _Tests:
-    """The tests of a suite, one by one."""
-
     keys: tuple[str, ...]
     """Equal for equal tests."""
     keep: Callable[[Iterable[int]], TestSuite]
     """The suite of the tests at these places alone."""
 
     def without(self, shown: Collection[str]) -> list[int]:
-        """The places of tests that are not among `shown`."""
         return [place for place, key in enumerate(self.keys) if key not in shown]
 
 
 def set_apart(problem: Problem, n: int) -> Problem:
-    """The problem with its public tests apart from its hidden ones.
+    """The problem with its public tests apart from its hidden ones, of which at least one stays.
 
-    Tests that are public are taken from `tests`, copies included, since data sets such as LiveCodeBench have them in
-    both, and a test that was shown decides nothing. A problem without public tests gets its first `n` as such.
+    Public tests are taken out of `tests`, copies included: a test that was shown decides nothing. A problem without
+    any gets its first `n`. Unchanged where nothing can be told apart. Of a `check(candidate)` the tests are the
+    assertions of its body; where another statement asserts something or uses the candidate, nothing is set apart.
 
-    At least one hidden test stays. So a problem is unchanged where all its tests are public, where it has one, or only
-    copies of one, or none to tell apart. Of a `check(candidate)` the tests are the assertions of its body; other
-    statements are in both suites. Where one of those asserts something or uses the candidate, as loops do, it might
-    show a hidden test, and nothing is set apart.
     """
     tests, public = _tests_of(problem.tests), problem.public_tests
     if tests is None:
@@ -128,8 +122,11 @@ _NOBODY_KNOWS = "no program gives this: raypoly asks what is given"
 
 
 def example_inputs(problem: Problem) -> Sequence[Problem]:
-    """The problem once for each of its first public tests, or else of its first tests, with that input alone and
-    nothing that is known to be right. Empty where tests state no inputs, as a `check` does, or are broken."""
+    """The problem once for each of its first public tests, or else first tests, without what is expected.
+
+    Empty where tests state no inputs, as a `check` does, or are broken.
+
+    """
     suite = problem.public_tests or set_apart(problem, _MOST).public_tests or problem.tests
     if suite.kind not in ("calls", "stdin", "operations"):
         return ()

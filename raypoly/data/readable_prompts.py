@@ -1,9 +1,6 @@
-"""Whether the model that a run starts from can read the run's problems. Asked before anything starts.
+"""Whether the model that a run starts from can read the run's problems, asked before anything starts.
 
-    require_readable(source, problem_set, config, resumes=False)
-
-The tiny model reads puzzles alone. Other models read prompts of at most `generator.max_prompt_tokens` tokens; with
-`problems.over_long=refuse` all are counted here, not met one by one in the middle of the training.
+require_readable(source, problem_set, config, resumes=False)
 """
 
 from __future__ import annotations
@@ -22,9 +19,13 @@ _BATCH = 512
 
 
 def require_readable(source: ProblemSet, problem_set: ProblemSet, config: Config, resumes: bool) -> None:
-    """Raise `UsageError` where it can't. `source`: the problems of `problems.source`, which the warm start is made of;
-    `problem_set`: those of the run. Prompts are not counted for a run that `resumes`, nor where the model's tokenizer
-    is not on this machine, nor with what the run's program adds to them."""
+    """Raise `UsageError` where the tiny model meets anything but puzzles, or a prompt exceeds
+    `generator.max_prompt_tokens`.
+
+    `source`: the problems of `problems.source`, which the warm start is made of. Prompts are not counted for a run that
+    `resumes`, nor where the model's tokenizer is not on this machine, nor with what the scaffold adds to them.
+
+    """
     if config.model.path is None:
         for problem in source.splits["train"]:
             puzzle_of(problem)
@@ -33,7 +34,6 @@ def require_readable(source: ProblemSet, problem_set: ProblemSet, config: Config
 
 
 def _require_room(problem_set: ProblemSet, config: Config, tokenizer: Any) -> None:
-    """`tokenizer`: None where it is not known."""
     asked = [problem for problems in problem_set.splits.values() for problem in problems]
     counts: list[int] = []
     for start in range(0, len(asked) if tokenizer is not None else 0, _BATCH):

@@ -2,9 +2,8 @@
 
     load_verl(ProblemsConfig(source="verl", path="train.parquet", chat_template="Qwen/Qwen3-4B-Base")).splits["train"]
 
-A row has `data_source`, `prompt` (chat messages), `reward_model` with `ground_truth`, and perhaps `extra_info`; other
-columns are left alone. A ground truth that holds tests of programs becomes the problem's tests; any other leaves it
-without, for a `compute_score` function to judge. A row that can't be used is reported by file, row and reason.
+A ground truth that holds tests of programs becomes the problem's tests; any other leaves it without, for a
+`compute_score` function to judge. A row that can't be used is reported by file, row and reason.
 """
 
 from __future__ import annotations
@@ -68,9 +67,9 @@ class _Row(BaseModel):
 
 def load_verl(config: ProblemsConfig) -> ProblemSet:
     """The problems of `config.path`, a Parquet file or a folder of them, split by `config.seed`.
-    `config.validation_path` and `test_path` are files or folders of their own.
 
     Raises `UsageError` where there is no file, no chat template, no usable row, or too few problems for the splits.
+
     """
     if config.path is None:
         raise UsageError("problems.source=verl needs problems.path, a Parquet file or a folder of them.")

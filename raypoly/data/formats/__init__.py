@@ -120,21 +120,16 @@ def _check_texts(problem: Problem) -> Problem:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A row that can't be used, and why."""
-
     line: int
     """Its line, or its place in a Parquet file, from 1."""
     id: str | None
     """None where the row did not come so far."""
     reason: str
     source: str
-    """The path of the file."""
 
 
 @dataclass(frozen=True)
 class ProblemFile:
-    """The problems of a file, and its bad rows."""
-
     problems: list[Problem]
     """In the file's order, each id once."""
     rejected: list[Rejected]
@@ -152,9 +147,7 @@ class ProblemStream:
         self._path = path
         self.files = files_of(path) if files is None else list(files)
         self.rejected: list[Rejected] = []
-        """Rows set aside so far."""
         self.ids: set[str] = set()
-        """Of the problems so far."""
 
     def rows(self) -> int | None:
         """How many rows there are, good or bad; None where a file, such as a pipe, can be read once only."""

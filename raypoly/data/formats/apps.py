@@ -71,7 +71,6 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
 
 
 def suite_of(tests: InputOutput, starter: str) -> TestSuite:
-    """The tests of two lists. Raises `ValueError` where they do not belong together."""
     if len(tests.inputs) != len(tests.outputs):
         raise ValueError(f"input_output: {len(tests.inputs)} inputs, but {len(tests.outputs)} outputs")
     if not tests.fn_name:
@@ -89,7 +88,6 @@ def suite_of(tests: InputOutput, starter: str) -> TestSuite:
 
 
 def _lines(value: Any, where: str) -> str:
-    """Standard input or output: a text, or its lines."""
     parts = value if isinstance(value, list) else [value]
     for part in parts:
         if not isinstance(part, str | int | float) or isinstance(part, bool):

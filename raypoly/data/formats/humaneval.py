@@ -67,7 +67,6 @@ def program_of(problem: Problem, code: str) -> str:
 
 
 def _defines(code: str, entry_point: str) -> bool:
-    """Whether a line at the margin binds the name that is called."""
     name = re.escape(entry_point.partition(".")[0].removesuffix("()"))
     definition = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*(?::[^=\n]*)?=(?!=)"
     return re.search(definition, code, re.MULTILINE) is not None

@@ -120,7 +120,6 @@ def function_name(metadata: Any) -> str:
 
 
 def _unpack_tests(column: str, name: str) -> Any:
-    """The value of a column of tests. Raises `ValueError` that names the column."""
     try:
         return loads(column if column.lstrip()[:1] in _JSON else _packed_text(_decompress(column)))
     except (ValueError, zlib.error) as error:

@@ -101,7 +101,6 @@ def _entry_point(names: list[str], solution: ast.Module | None, starred: bool) -
 
 
 def _function(name: str, body: list[ast.stmt]) -> ast.stmt:
-    """`def check(candidate)` around the body, `name` in it being `candidate`."""
     if "candidate" in names_bound(body):
         raise ValueError("tests: they define candidate, which is the name of the function under test")
     renamed = [_Renamed(name).visit(statement) for statement in body if not _is_head(statement)]

@@ -40,13 +40,11 @@ def is_parquet(file: Path) -> bool:
 
 
 def count_parquet_rows(file: Path) -> int:
-    """Rows, by the file's own account. Raises `UsageError`."""
     with _open_parquet(file) as opened:
         return int(opened.metadata.num_rows)
 
 
 def column_names(file: Path) -> list[str]:
-    """Their names. Raises `UsageError`."""
     with _open_parquet(file) as opened:
         return list(opened.schema_arrow.names)
 

@@ -26,7 +26,6 @@ _SCOPES = (
 
 
 def parse_python(source: str, column: str) -> ast.Module:
-    """The syntax tree. Raises `ValueError` that names the column."""
     if len(source) > LONGEST:
         raise ValueError(f"{column}: more than {LONGEST:,} characters of Python, too many to be taken apart")
     try:

@@ -61,7 +61,6 @@ class SourceRow(BaseModel):
     date: Any = None
 
     def about(self) -> dict[str, str]:
-        """The problem's metadata."""
         columns = {
             "difficulty": self.difficulty,
             "title": self.title or self.question_title,
@@ -88,7 +87,6 @@ class SourceRow(BaseModel):
 
 
 def nonempty_texts(columns: Mapping[str, Any]) -> dict[str, str]:
-    """The columns that are non-empty texts."""
     return {name: value for name, value in columns.items() if isinstance(value, str) and value and is_utf8(value)}
 
 
@@ -164,13 +162,11 @@ def _json_list(cases: Iterable[dict[str, Any]]) -> str:
 
 
 def row_id(row: Any) -> str | None:
-    """The id of a row that can't be used; None where it has none."""
     found = (row[name] for name in _IDS if isinstance(row.get(name), str | int)) if isinstance(row, Mapping) else ()
     return next(map(str, found), None)
 
 
 def error_reason(error: ValueError) -> str:
-    """One line that says which column is wrong, and how."""
     text = str(error)
     if isinstance(error, ValidationError):
         details = error.errors(include_url=False, include_context=False, include_input=False)[:3]

@@ -101,7 +101,6 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_line(line: bytes) -> Any:
-    """The value of a line, or the `ValueError` that says why it has none."""
     if not line:
         return ValueError(f"longer than {LONGEST_LINE >> 20} MiB")
     try:

@@ -22,8 +22,6 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class HasId(Protocol):
-    """An item with an id."""
-
     @property
     def id(self) -> str: ...
 
@@ -33,8 +31,6 @@ Item = TypeVar("Item", bound=HasId)
 
 @dataclass(frozen=True)
 class FileRow:
-    """One line of a file, not yet parsed."""
-
     path: Path
     number: int
     """Of the line, from 1."""

@@ -1,8 +1,6 @@
-"""Puzzles: small real Python functions with executable tests and hidden resource budgets, generated from a seed.
+"""Puzzles: small Python functions with executable tests and hidden resource budgets, generated from a seed.
 
-    load_puzzles(ProblemsConfig(seed=0)).splits["train"][0].prompt
-
-The metadata of a problem says what it was made from (`words`, `call_budget`); nothing of it reaches the policy.
+load_puzzles(ProblemsConfig(seed=0)).splits["train"][0].prompt
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ PROFILES = (
     Profile("stack", 0.10, _EVERY - {"recursion"}),
 )
 FREE = Profile("free", 1.0, _EVERY)
-"""No budget at all: the control experiment."""
+"""Control experiment: no budget."""
 
 
 def draw_profiles(count: int, rng: random.Random) -> list[Profile]:

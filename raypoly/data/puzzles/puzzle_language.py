@@ -16,14 +16,11 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class PuzzleSource:
-    """Where the elements come from."""
-
     name: str
     words: str
     parameters: str
     """The signature's parameters: `n`, or `a, b`."""
     elements: Callable[..., Sequence[int]]
-    """The elements for given arguments, in order."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +34,6 @@ class Filter:
 
 @dataclass(frozen=True)
 class Map:
-    """What an element becomes."""
-
     words: str
     template: str
     apply: Callable[[int], int]
@@ -96,8 +91,6 @@ AGGREGATES = (
 
 @dataclass(frozen=True)
 class Puzzle:
-    """One function to write."""
-
     source: PuzzleSource
     filter: Filter
     map: Map
@@ -105,7 +98,6 @@ class Puzzle:
 
     @cached_property
     def words(self) -> str:
-        """What is asked, on one line."""
         return f"{self.aggregate.words}{self.map.words}{self.filter.words}numbers {self.source.words}"
 
     @property
@@ -118,11 +110,11 @@ class Puzzle:
         return f"# {self.words}\n{self.signature}"
 
     def kept(self, *args: int | str) -> int:
-        """How many elements pass the filter."""
+        """Number of elements that pass the filter."""
         return sum(1 for x in self.source.elements(*args) if self.filter.keep(x))
 
     def answer(self, *args: int | str) -> int:
-        """The right result for `args`, computed from the puzzle's parts and from no solution."""
+        """The right result, computed from the puzzle's parts and from no solution."""
         elements = self.source.elements(*args)
         return self.aggregate.result([self.map.apply(x) for x in elements if self.filter.keep(x)])
 

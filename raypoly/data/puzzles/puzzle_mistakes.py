@@ -45,13 +45,12 @@ def _neighbour(puzzle: Puzzle, rng: random.Random) -> Puzzle:
 
 
 def _slip(body: str, rng: random.Random) -> str:
-    """The body with one small change, unchanged where none applies."""
     found = [(old, new) for old, new in _SLIPS if old in body]
     return body.replace(*rng.choice(found), 1) if found else body
 
 
 def _break(body: str, rng: random.Random) -> str:
-    """The body with one character or one line lost: most of these do not parse."""
+    """One character or one line lost: most of these do not parse."""
     if rng.random() < 0.5:
         lines = body.splitlines(keepends=True)
         del lines[rng.randrange(len(lines))]

@@ -52,7 +52,6 @@ def _element(puzzle: Puzzle, name: str) -> str:
 
 
 def _value(puzzle: Puzzle, element: str) -> str:
-    """What one element adds, 0 where the filter drops it."""
     value = _fill(puzzle.map.template, element)
     return value if puzzle.filter is ALL else f"{value} if {_fill(puzzle.filter.template, element)} else 0"
 
@@ -63,7 +62,6 @@ def _total(style: Style, puzzle: Puzzle) -> str:
 
 
 def _fold(puzzle: Puzzle, total: str, value: str) -> str:
-    """The statement that takes `value` into the accumulator."""
     return f"{total} = max({total}, {value})" if puzzle.aggregate.name == "max" else f"{total} += {value}"
 
 
@@ -73,7 +71,6 @@ def _finish(puzzle: Puzzle, expression: str) -> str:
 
 
 def _collected(puzzle: Puzzle, iterable: str) -> str:
-    """The aggregate of an iterable of mapped values."""
     return {
         "sum": f"sum({iterable})",
         "count": f"sum({iterable})",
@@ -172,5 +169,4 @@ STRATEGIES = tuple(RENDERERS)
 
 
 def render_solution(puzzle: Puzzle, strategy: str, rng: random.Random) -> str:
-    """A right body of `puzzle` by `strategy`."""
     return RENDERERS[strategy](Style.draw(rng), puzzle)

@@ -1,11 +1,10 @@
-"""Problems that are the same although their rows differ: copies within a data set, and overlap with an evaluation set.
+"""Duplicate problems: copies within a data set, and overlap with an evaluation set.
 
     for pair in find_duplicates(problems):             # raypoly score --problems P.jsonl --duplicates
         print(pair.dropped.id, pair.kept.id, pair.reason, pair.similarity)
     contaminated = {pair.dropped.id for pair in find_overlaps(training, evaluation)}
 
-What counts as the same, and how well it is found, is in docs/data.md. The result is a function of the problems alone:
-neither their order nor chance plays a part.
+docs/data.md says what counts as the same. Neither order nor chance plays a part.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ class DuplicatePair:
 
 
 def find_duplicates(problems: Iterable[Problem]) -> list[DuplicatePair]:
-    """A pair for each problem that is not needed beside another, with the most similar of those that are kept; by id.
+    """A pair for each problem that is dropped, with the most similar of those that are kept; by id.
 
-    Kept is the one with a known solution, then with more tests, then with the longer prompt, then with the smaller id.
-    Problems are gone through in that order, and one is dropped if it is the same as one that is kept: so what is
-    dropped always has its like among what remains, and likeness is not passed on from pair to pair.
+    Kept is the one with a known solution, then with more tests, the longer prompt, the smaller id. Problems are gone
+    through in that order, and one is dropped if it equals one that is kept: likeness is not passed on.
+
     """
     everything = _compare_all(problems, GramHasher())
     partners = _Partners(everything, everything)
@@ -87,7 +86,6 @@ class _Compared:
     """A problem with what is compared of it."""
 
     problem: Problem
-    """Without its tests, which may be large."""
     preference: tuple[bool, int, int, str, str, str]
     """The smaller one is kept: with a known solution, more tests, the longer prompt; then by what they say."""
     names: ProblemNames
@@ -129,11 +127,9 @@ class _Partners:
             self._near[our_digests[i]].append(their_digests[j])
 
     def places(self, it: _Compared) -> list[str]:
-        """Its own places."""
         return [*it.name_places, *([it.digest] if it.digest else [])]
 
     def of(self, it: _Compared) -> list[str]:
-        """Places of problems that may be the same."""
         return [*it.name_places, *(self._near.get(it.digest, []) if it.digest else [])]
 
 
@@ -142,7 +138,6 @@ def _compare_all(problems: Iterable[Problem], hasher: GramHasher) -> list[_Compa
 
 
 def _most_similar(it: _Compared, others: Iterable[_Compared]) -> DuplicatePair | None:
-    """Of those that are the same problem; the first in order of preference among equals."""
     found = [(other, likeness) for other in others if (likeness := _likeness_of(it, other)) is not None]
     if not found:
         return None

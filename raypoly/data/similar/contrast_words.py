@@ -48,7 +48,6 @@ _FAMILIES = tuple(
 
 
 def contrast_of(one: Sequence[str], another: Sequence[str]) -> str:
-    """A contrast between two statements, each given by all its words; empty if there is none."""
     ours, theirs = Counter(one), Counter(another)
     surplus, theirs_surplus = ours - theirs, theirs - ours
     numbers = _numbers(ours) ^ _numbers(theirs)

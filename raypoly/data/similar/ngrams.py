@@ -84,7 +84,7 @@ def similar_pairs(left: Sequence[UInt64], right: Sequence[UInt64], threshold: fl
 
 
 def _prefixes(grams: UInt64, sizes: Int64, threshold: float) -> tuple[Int64, Int64]:
-    """Of each set its rarest grams, as many as have to be looked at: their ranks by rarity, and whose they are."""
+    """Ranks by rarity of each set's rarest grams, as many as have to be looked at, and whose they are."""
     owner = np.repeat(np.arange(sizes.size), sizes)
     _, which, count = np.unique(grams, return_inverse=True, return_counts=True)
     rank_of = np.empty(count.size, dtype=np.int64)

@@ -75,7 +75,6 @@ KINDS: dict[str, Kind] = {
 
 
 def cut_sections(text: str) -> str:
-    """The lines that are neither heading, nor example, nor constraint."""
     kept = list(_kept(text))
     if sum(len(_WORD.findall(line)) for line in kept) < _SHORTEST:
         kept = text.split("\n")

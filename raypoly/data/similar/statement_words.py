@@ -85,8 +85,6 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass(frozen=True)
 class StatementWords:
-    """A statement's words, with and without names of variables."""
-
     words: tuple[str, ...]
     """Without names of variables."""
     all_words: tuple[str, ...]

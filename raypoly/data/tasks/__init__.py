@@ -43,7 +43,7 @@ def load_tasks(config: ProblemsConfig) -> ProblemSet:
 
 
 def _worded(seed: int) -> Mapping[str, Problem]:
-    """The problem of each task by id. Where two statements are too near to each other, one gets other words."""
+    """One problem a task, by id. Of two statements that are too near, one gets other words."""
     tasks, problems = _by_id(), dict(_without_prompts())
     pending = set(problems)
     for attempt in range(_ATTEMPTS):
@@ -71,7 +71,6 @@ def _by_id() -> Mapping[str, Task]:
 
 @cache
 def _without_prompts() -> Mapping[str, Problem]:
-    """The problem of each task by id, with all that does not depend on a seed."""
     return {
         name: Problem(
             id=name,
