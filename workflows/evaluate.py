@@ -33,8 +33,7 @@ from raypoly.data.public_tests import set_apart
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import of_evaluations
 from raypoly.run.run_identity import resolve_run
-from raypoly.run.store.checked_parquet import encode_table
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import encode_table, seal
 from raypoly.strategies.judge.judge_usage import usage_to_json
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run

@@ -40,8 +40,7 @@ from raypoly.core.values import Group
 from raypoly.core.version import __version__
 from raypoly.data.preparing.candidates import Candidate
 from raypoly.data.preparing.sources import LoadedSources, load_sources
-from raypoly.run.store.checked_parquet import encode_table
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import encode_table, seal
 from workflows.durability.journal import Journal
 from workflows.endpoint_samples import EndpointSamples, ModelEndpoint
 from workflows.liveness.shutdown import Shutdown, run_workflow

@@ -68,7 +68,7 @@ class JudgeRefused(Unknown):
     """The judge answered but can't label this group: it is `unjudged`."""
 
 
-class NewerSchema(UsageError):
+class OtherSchema(UsageError):
     """A later version of raypoly wrote a file in a form that this one can't read. Not damage."""
 
 

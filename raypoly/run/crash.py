@@ -1,4 +1,4 @@
-"""Reports an unexpected error in one line: its cause and source line. The traceback goes into a file."""
+"""Report of an unexpected error: one line with its cause and source line, and a file with the traceback."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """The first link of the chain of causes, through Ray's wrapping and groups of tasks."""
+    """The first error of the chain of causes, through Ray's wrapping and groups of tasks."""
     seen = {id(error)}
     while True:
         first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
@@ -63,7 +63,8 @@ class Crash:
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, int, str]]:
-    """(file, line, function) of all errors of the chain, innermost last. An actor's are only known as text."""
+    """(file, line, function) of all errors of the chain, innermost last."""
+    # From the text, since an actor's frames are known as text alone.
     for line in traceback.format_exception(type(error), error, error.__traceback__):
         for match in _FRAME.finditer(line):
             yield match["file"], int(match["line"]), match["name"]

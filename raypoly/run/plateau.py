@@ -1,11 +1,7 @@
-"""Where a run ends before its last step: at the plateau of a measure of metrics.jsonl (`train.stop`).
-
-    plateau = Plateau(config.train.stop)
-    for row in rows: plateau.take(row)
-    plateau.ends_by(steps=40)           # whether one is reached within the first 40 steps
+"""Early end of a run at a plateau of a measure (`train.stop`).
 
 A plateau is reached after s steps, s >= 2 w, where the mean of the last w values less the mean of the w before them is
-below `least_gain`. The rows alone decide, so a run that was killed ends where it would have ended.
+below `least_gain`. The rows of metrics.jsonl alone decide, so a run that was killed ends where it would have ended.
 """
 
 from __future__ import annotations
@@ -19,10 +15,7 @@ from raypoly.core.errors import UsageError
 
 
 def stops_after(values: Sequence[float | None], window: int, least_gain: float) -> int | None:
-    """The first number of steps that ends with a plateau of these values, one a step; None where there is none.
-
-    Windows with an unknown value (None) decide nothing.
-    """
+    """The first number of steps that ends with a plateau; windows with an unknown value (None) decide nothing."""
     for steps in range(2 * window, len(values) + 1):
         before, last = values[steps - 2 * window : steps - window], values[steps - window : steps]
         known = [value for value in (*before, *last) if value is not None]
@@ -32,16 +25,15 @@ def stops_after(values: Sequence[float | None], window: int, least_gain: float) 
 
 
 class Plateau:
-    """The values of one run's measure. Without `train.stop.measure` no plateau is ever reached."""
+    """The values of one run's measure. Without `train.stop.measure` there is no plateau."""
 
     def __init__(self, config: StopSection) -> None:
         self._config = config
         self._name = (config.measure or "").removeprefix("-")
         self._sign = -1.0 if (config.measure or "").startswith("-") else 1.0
         self._values: dict[int, float] = {}
-        """By step; unknown ones are left out."""
         self._found: tuple[int, int | None] = (-1, None)
-        """How many values were known when it was looked for, and the steps that end with a plateau."""
+        """Known values at the last look, and the plateau found then."""
 
     def take(self, row: Mapping[str, Any]) -> None:
         """Note a step's row. Rows may come in any order, and more than once."""
@@ -58,7 +50,6 @@ class Plateau:
             )
 
     def ends_by(self, steps: int) -> bool:
-        """Whether a plateau is reached within the first `steps` steps."""
         if not self._name:
             return False
         if self._found[0] != len(self._values):
@@ -68,8 +59,7 @@ class Plateau:
 
 
 def has_ended(config: Config, steps: int, rows: Callable[[], Iterable[Mapping[str, Any]]]) -> bool:
-    """Whether a run needs no further step: it has done train.steps, or reached a plateau. `rows`: reads
-    metrics.jsonl, where that decides."""
+    """Whether a run has done train.steps or reached a plateau. `rows` reads metrics.jsonl, where that decides."""
     if steps >= config.train.steps or not config.train.stop.measure:
         return steps >= config.train.steps
     plateau = Plateau(config.train.stop)

@@ -1,4 +1,4 @@
-"""Reads the files of a finished or running run. It starts and writes nothing."""
+"""Reader of a run's files, finished or live. It writes nothing."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from raypoly.run.run_identity import (
     parse_config,
     problem_sets,
     storage_options,
+    unseal_config,
     versions,
 )
 from raypoly.run.sinks import METRICS
 from raypoly.run.store import open_store
 from raypoly.run.store.catalogue import PREFIX, Catalogue
-from raypoly.run.store.draft_columns import attempts_alone, drafts_alone
 from raypoly.run.store.location import Location, StorageOptions
+from raypoly.run.store.rollout_columns import attempts_alone, drafts_alone
 from raypoly.run.store.rollout_files import RolloutFiles, read_evaluation
-from raypoly.run.store.sealed_json import unseal
+from raypoly.run.store.sealed_files import unseal
 from raypoly.run.store.step_records import CompletedStep
 
 SUMMARY = "summary.json"
@@ -63,7 +64,7 @@ class RunFiles:
 
     @property
     def directory(self) -> Path:
-        """The folder on this machine: the run's own, or that of local copies for remote storage."""
+        """The run's own folder, or that of local copies for remote storage."""
         return self.store.workspace
 
     @property
@@ -74,7 +75,7 @@ class RunFiles:
     def config(self) -> Config:
         """The resolved config of the run's last start."""
         starts = self.store.list(STARTS)
-        values = self._unsealed(CONFIG_KEY)
+        values = unseal_config(self.store.read(CONFIG_KEY), self.store.place(CONFIG_KEY))
         try:
             for change in self._unsealed(starts[-1])["changes"] if starts else []:
                 *sections, key = change["key"].split(".")
@@ -88,12 +89,12 @@ class RunFiles:
 
     @property
     def problem_sets(self) -> tuple[str, ...]:
-        """Distinct content hashes of the problem sets of the run's starts; empty if none was recorded."""
+        """As `run_identity.problem_sets`."""
         return problem_sets(self.store)
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Distinct versions of raypoly that started the run."""
+        """Versions of raypoly of the run's starts, each once."""
         return versions(self.store)
 
     @property
@@ -108,14 +109,13 @@ class RunFiles:
 
     @property
     def evaluations(self) -> Sequence[Mapping[str, Any]]:
-        """`step, split, samples, pass_at_k, strategies_correct ...` of each evaluation, in order."""
+        """`step, split, samples, pass_at_k ...` of each evaluation, in order."""
         evaluations: Sequence[Mapping[str, Any]] = self.summary.get("evaluations", [])
         return evaluations
 
     @property
     def later_evaluations(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """What `raypoly evaluate --run` measured: names below `evaluations/` and contents as in `evaluations`, in the
-        order of the names, which end with the time. Damaged ones have no content."""
+        """Results of `raypoly evaluate --run`: names below `evaluations/` and contents, none of damaged ones."""
         found = []
         for key in self.store.list(EVALUATIONS):
             if key.endswith(".json"):
@@ -128,7 +128,7 @@ class RunFiles:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """metrics.jsonl, one dict for each step, from step 0; without an unfinished last line. Raises `CorruptData`."""
+        """metrics.jsonl without an unfinished last line. Raises `CorruptData`."""
         content = self.store.read(METRICS) if self.store.exists(METRICS) else b""
         try:
             return [json.loads(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
@@ -138,7 +138,6 @@ class RunFiles:
 
     @property
     def steps_done(self) -> int:
-        """Optimizer steps in metrics.jsonl."""
         return int(self.rows[-1]["step"]) + 1 if self.rows else 0
 
     @property
@@ -151,18 +150,16 @@ class RunFiles:
         return attempts_alone(self.stored(step))
 
     def drafts(self, step: int) -> pa.Table:
-        """What the scaffold of a step had written before the attempts, one row each, with `role`, `parent` and, where
-        it was run on public tests, its verdict. `draft_of` of an attempt is `rollout` here. Raises as `rollouts`
-        does."""
+        """The drafts of a step, one row each. `draft_of` of an attempt is `rollout` here. Raises as `rollouts`."""
         return drafts_alone(self.stored(step))
 
     def stored(self, step: int) -> pa.Table:
-        """All rows of a step: each group's drafts, if it has any, then its attempts. Raises as `rollouts` does."""
+        """All rows of a step: each group's drafts, then its attempts. Raises as `rollouts`."""
         self._must_have(step)
         return self._reader.table(step)
 
     def completed(self, step: int) -> CompletedStep:
-        """A step as it was trained on: groups, rewards, advantages, metrics. Raises `UsageError` as `rollouts` does."""
+        """A step as it was trained on. Raises as `rollouts`."""
         self._must_have(step)
         return self._reader.step(step)
 
@@ -188,12 +185,10 @@ class RunFiles:
         return unseal(self.store.read(key), self.store.place(key))
 
     def _files(self) -> Mapping[int, str]:
-        """The file of each step's rollouts, ascending."""
         return Catalogue.of(self.store.list(PREFIX)).files
 
 
 def is_finished(directory: RunDirectory) -> bool:
-    """Whether the run has done all steps and evaluations of its config, or those up to a plateau."""
     if not directory.resumes:
         return False
     try:

@@ -1,8 +1,4 @@
-"""The folder of a run, a training or a preparation: where it is, and its lease.
-
-location = run_location(config.run, "puzzles-grpo-s0-1a2b3c4d", options)      # writes nothing
-store, lease = open_leased(location, options, "raypoly train", record)        # makes the folder, takes the lease
-"""
+"""Folder of a training, a preparation or an evaluation: its location and its lease."""
 
 from __future__ import annotations
 
@@ -20,10 +16,7 @@ from raypoly.run.store.location import Location, StorageOptions
 
 
 def run_location(run: RunConfig, name: str, options: StorageOptions) -> Location:
-    """A run's location: `run.dir`, else a folder of this `name`. With `run.fresh` it is the first unused number.
-
-    Raises `UsageError` if it can't be written.
-    """
+    """`run.dir`, else a folder of this `name`; with `run.fresh` the first unused number. Raises `UsageError`."""
     location = Location.parse(runs_root()).child(name) if run.dir is None else Location.parse(run.dir)
     with explain_unusable(location):
         if run.fresh:
@@ -41,9 +34,9 @@ def runs_root() -> str:
 def open_leased(
     location: Location, options: StorageOptions, description: str, record: Callable[[Store, Lease], None]
 ) -> tuple[Store, Lease]:
-    """Make the folder, take its lease, and call `record`. If that fails, the lease is given back.
+    """Make the folder, take its lease, and call `record`; give the lease back if that fails.
 
-    Raises `LeaseHeld` if another driver lives, `UsageError` if the folder can't be written.
+    Raises `LeaseHeld`, `UsageError`.
     """
     try:
         store = open_store(location, options)
@@ -70,20 +63,18 @@ def explain_unusable(location: Location) -> Iterator[None]:
 
 
 def _numbered(location: Location) -> Iterator[Location]:
-    """The location, then the same with -2, -3 ..."""
     yield location
     yield from (location.sibling(f"{location.name}-{number}") for number in itertools.count(2))
 
 
 def _taken(location: Location, options: StorageOptions) -> bool:
-    """Whether anything is there."""
     if location.folder is not None and location.folder.exists() and not location.folder.is_dir():
         return True
     return bool(open_store(location, options, make=False).peek())
 
 
 def _check_writable(path: Path) -> None:
-    """Check that the folder, or the nearest existing one above it, is writable. Raises `UsageError`."""
+    """Raise `UsageError` where neither the folder nor the nearest one above it is writable."""
     above = next(folder for folder in (path, *path.parents) if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         reason = "is no folder" if not above.is_dir() else "is not writable"

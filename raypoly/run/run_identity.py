@@ -3,9 +3,8 @@
     directory = resolve_run(config)                  # writes nothing
     store, lease = directory.open("raypoly train")   # makes the folder, takes the lease, commits config.json
 
-The same command names the same folder, so it resumes. Keys marked `on_resume` in `raypoly.core.config` may differ
-between the starts of a run, and `starts/` keeps their values. Any other difference is refused. `train.steps` may not
-be less than the steps that the run has completed. Nothing is ever deleted.
+The same command names the same folder, so it resumes. Keys marked `on_resume` may differ between the starts of a run
+(`starts/` keeps their values); any other difference is refused. Nothing is ever deleted.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,14 +31,12 @@ from raypoly.run.run_folder import explain_unusable, open_leased, run_location
 from raypoly.run.store import Lease, Store, open_store
 from raypoly.run.store.catalogue import completed_steps
 from raypoly.run.store.location import Location, StorageOptions
-from raypoly.run.store.sealed_json import seal, unseal
+from raypoly.run.store.sealed_files import seal, unseal
 
 CONFIG_KEY = "config.json"
 STARTS = "starts/epoch-"
 _OURS_BEFORE_CONFIG = {"lease.lock", "lease.json", "lease"}
 _NOT_IDENTITY = {"run.name"}
-_EARLIER_DEFAULTS = {"scorer.memory_mib": 256, "train.compile": False}
-"""Defaults of earlier versions. A run that began with one goes on with today's."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +57,8 @@ class RunDirectory:
 
     location: Location
     config: Config
-    """As given, with the horizon of the learning rate's decay filled in, and the hashes of a gate and of a model in a
-    GGUF file."""
+    """As given, with the decay's horizon and the hashes of a gate and of a model in a GGUF file filled in."""
     resumes: bool
-    """Whether it already holds a run."""
     changes: tuple[Change, ...]
     """The allowed differences from its first start."""
 
@@ -72,7 +68,6 @@ class RunDirectory:
 
     @property
     def uri(self) -> str:
-        """The folder's absolute path or URI, as other commands take it."""
         return str(self.location)
 
     @property
@@ -83,14 +78,13 @@ class RunDirectory:
     def open(self, description: str = "raypoly", problems: str | None = None) -> tuple[Store, Lease]:
         """Make the folder, take its lease, and commit `config.json` at the first start.
 
-        `problems` is the content hash of the problem set of this start, and is recorded with it. Raises `LeaseHeld`
-        if another driver lives, `UsageError` if the folder can't be written or its run can't go on under this config.
+        `problems`: content hash of this start's problem set, for its record. Raises `LeaseHeld`, `UsageError`.
         """
         record = partial(self._record_start, problems=problems)
         return open_leased(self.location, storage_options(self.config), description, record)
 
     def _record_start(self, store: Store, lease: Lease, problems: str | None) -> None:
-        """Compare the configs again, now that nobody else can write, and record this start."""
+        # Compared again, now that nobody else can write.
         changes = _checked_changes(store, self.config)
         if not store.exists(CONFIG_KEY):
             store.commit(CONFIG_KEY, seal(self.config.model_dump(mode="json")))
@@ -114,8 +108,7 @@ class RunDirectory:
 def resolve_run(config: Config) -> RunDirectory:
     """The run directory of a config. Writes nothing.
 
-    Raises `UsageError` if the place can't be used or holds something other than a run, and for keys that differ from
-    the run's first start but may not.
+    Raises `UsageError` if the place can't be used, or holds something else or a run with other values of its keys.
     """
     config = config.model_copy(update={"model": with_sha256(config.model), "gate": with_gate_hash(config.gate)})
     objective = config.objective.name.rpartition(":")[2].replace("/", "-")
@@ -139,7 +132,6 @@ def _with_horizon(config: Config, first: Config) -> Config:
 
 
 def storage_options(config: Config) -> StorageOptions:
-    """The config's options for remote storage."""
     run = config.run
     scratch = None if run.scratch is None else Path(run.scratch).expanduser().absolute()
     return StorageOptions(run.storage_timeout, run.storage_patience, scratch)
@@ -149,24 +141,23 @@ def read_config(store: Store) -> Config:
     """The config of a run's first start. Raises `UsageError` if there is no run or its config is damaged."""
     place = store.place(CONFIG_KEY)
     try:
-        return parse_config(unseal(store.read(CONFIG_KEY), place), place)
+        return parse_config(unseal_config(store.read(CONFIG_KEY), place), place)
     except (StorageError, CorruptData) as error:
         reason = " ".join(str(error).split())[:300]
         raise UsageError(f"{place} can't be read ({reason}) Restore it, or name another run.") from error
 
 
 def problem_sets(store: Store) -> tuple[str, ...]:
-    """Content hashes of the problem sets of a run's starts, each once; empty if no start recorded one."""
+    """Content hashes of the problem sets of a run's starts, each once."""
     return _said_at_starts(store, "problems")
 
 
 def versions(store: Store) -> tuple[str, ...]:
-    """The versions of raypoly of a run's starts, each once."""
     return _said_at_starts(store, "version")
 
 
 def run_id(store: Store) -> str | None:
-    """What tells the run from all others, wherever its folder is; None for a run that an earlier version began."""
+    """What tells the run from all others, wherever its folder is; None if the record of its first start is lost."""
     return next(iter(_said_at_starts(store, "id")), None)
 
 
@@ -175,11 +166,16 @@ def _said_at_starts(store: Store, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value for value in said if value is not None))
 
 
+def unseal_config(data: bytes, what: str) -> dict[str, Any]:
+    """The values of a run's `config.json`. Raises as `unseal`, and `UsageError` for a model's."""
+    with suppress(ValueError):
+        if is_model_config(json.loads(data)):
+            raise UsageError(f"{what} is a model's: its folder is no run. `raypoly evaluate --model` takes it.")
+    return unseal(data, what)
+
+
 def parse_config(values: Mapping[str, Any], what: str) -> Config:
-    """A run's config from its file's values. Keys that are newer than the file have defaults. Raises `CorruptData`, and
-    `UsageError` for a model's."""
-    if is_model_config(values):
-        raise UsageError(f"{what} is a model's: its folder is no run. `raypoly evaluate --model` takes it.")
+    """A run's config from its file's values. Raises `CorruptData`."""
     try:
         return Config.model_validate(values)
     except ValidationError as error:
@@ -194,10 +190,7 @@ def is_model_config(values: Any) -> bool:
 
 
 def config_hash(config: Section) -> str:
-    """8 hex digits of SHA-256 over the keys that affect results and differ from their defaults.
-
-    So a key that a later version adds does not change the names of earlier runs.
-    """
+    """8 hex digits of SHA-256 over the keys that affect results and differ from their defaults."""
     values = config.model_dump(mode="json", exclude_defaults=True)
     free = keys_without_effect(type(config))
     kept = {key: value for key, value in flatten_keys(values) if key not in free}
@@ -211,14 +204,7 @@ def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
         return ()
     changes = diff_configs(first.model_dump(mode="json"), config)
     free = keys_without_effect(Config)
-    moved = {
-        key: (old, default)
-        for key, default in dotted_values(Config()).items()
-        if (old := _EARLIER_DEFAULTS.get(key)) is not None
-    }
-    refused = [
-        change for change in changes if change.key not in free and moved.get(change.key) != (change.old, change.new)
-    ]
+    refused = [change for change in changes if change.key not in free]
     if refused:
         raise UsageError(
             f"The run in {store.uri} was started differently: {'; '.join(map(str, refused))}. "
@@ -241,12 +227,12 @@ def _first_config(store: Store) -> Config | None:
 
 
 def find_foreign_entry(store: Store) -> str | None:
-    """An entry that can't be from an unrecorded start of a run; None if there is none."""
+    """An entry that no unrecorded start of a run made; None if there is none."""
     return next((name for name in store.peek() if name not in _OURS_BEFORE_CONFIG), None)
 
 
 def diff_configs(old: Mapping[str, Any], new: Section) -> tuple[Change, ...]:
-    """The keys whose values differ between `old` (a config's JSON values) and `new`, in alphabetical order."""
+    """The differences between `old` (a config's JSON values) and `new`, in alphabetical order."""
     before, after = dict(flatten_keys(old)), dotted_values(new)
     keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     return tuple(Change(key, before.get(key), after.get(key)) for key in keys)

@@ -1,6 +1,4 @@
-"""What a run shows to Prometheus: the one list of its metrics.
-
-    [metric.served for metric in RUN_METRICS]          # the names in Prometheus: "ray_raypoly_reward", ...
+"""Metrics that a run shows to Prometheus.
 
 `workflows/observers/ray_metrics.py` emits them, a panel of configs/grafana.json shows each, and docs/cluster.md has a
 table of them (`make docs`).
@@ -15,29 +13,25 @@ from typing import Literal
 from raypoly.run.sinks import MEASURES
 
 Source = Literal["step", "evaluation", "now", "call", "ray"]
-"""What gives the value: the row of each step; the newest evaluation of each split; what the run does now; each call
-that ends; or Ray, which has the metric by itself."""
+"""The value's origin: each step's row, each split's newest evaluation, the run's state now, each call that ends, or
+Ray itself."""
 SPLIT = "split"
-"""The label of an evaluation's metrics."""
 _SUFFIX = {"gauge": "", "counter": "_total", "histogram": "_bucket"}
 
 
 @dataclass(frozen=True)
 class RunMetric:
-    """One metric of a run."""
-
     name: str
     text: str
     kind: Literal["gauge", "counter", "histogram"] = "gauge"
     source: Source = "step"
     number: str = ""
-    """The number that is shown, if it has another name than the metric. With a label it is the beginning of several
-    names, whose rests are the label's values."""
+    """The number shown, if its name is not the metric's. With a label: the prefix of several names, whose rests are the
+    label's values."""
     label: str = ""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Its labels beside those that all metrics have."""
         return (*([SPLIT] if self.source == "evaluation" else []), *([self.label] if self.label else []))
 
     @property
@@ -46,7 +40,6 @@ class RunMetric:
         return f"ray_{'' if self.source == 'ray' else 'raypoly_'}{self.name}{_SUFFIX[self.kind]}"
 
     def points(self, numbers: Mapping[str, float]) -> Iterator[tuple[float, dict[str, str]]]:
-        """Its values among the numbers, each with its label."""
         if not self.label and (self.number or self.name) in numbers:
             yield numbers[self.number or self.name], {}
         elif self.label:
@@ -56,7 +49,6 @@ class RunMetric:
 
 
 def _measured(name: str, text: str, number: str, label: str = "") -> RunMetric:
-    """A metric of evaluations."""
     return RunMetric(name, text, source="evaluation", number=number, label=label)
 
 

@@ -4,8 +4,7 @@
     sinks.log(row); sinks.log_evaluation(results); sinks.close()
 
 A step that is replayed after a crash is not written twice, but for one that was cut off between two sinks. Evaluations
-go to the boards alone: TensorBoard, and Weights & Biases. metrics.jsonl has a line a step, and summary.json the
-evaluations.
+go to the boards (TensorBoard, Weights & Biases) alone.
 """
 
 from __future__ import annotations
@@ -13,24 +12,32 @@ from __future__ import annotations
 import errno
 import importlib.util
 import json
+import logging
 import math
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from raypoly.core.config import Config
-from raypoly.core.errors import StorageError, UsageError
+from raypoly.core.errors import RaypolyError, StorageError, UsageError
 from raypoly.core.settings import dump
+from raypoly.run.store.store import Store
+
+logger = logging.getLogger(__name__)
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard/"
 MEASURES = "objective/"
 """Prefix of an objective's own measures in rows."""
 WANDB_SECRETS = ("WANDB_API_KEY",)
-"""Environment variables that are Weights & Biases' own: nothing but its process needs them."""
+_EVERY = 15.0
+_SHARE = 20
+"""Copying takes at most 1/20 of the time."""
 _STRATEGIES = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
 _EVALUATED = (*_STRATEGIES, "behaviours", "truncated", "no_code")
 
@@ -54,20 +61,18 @@ class Sinks:
             sink.log(row)
 
     def log_evaluation(self, results: Mapping[str, Any]) -> None:
-        """Take an evaluation's results, named by its split: `test/pass@8`. Its step is the number of updates before it,
-        so it comes before the row of that step."""
+        """Log results under their split's name: `test/pass@8`. Comes before the row of the same step."""
         for board in self._boards:
             board.log({"step": results["step"], results["split"]: evaluation_numbers(results)})
 
     def close(self) -> None:
-        """Close all, also where one can't be closed, as on a full disk."""
         with ExitStack() as stack:
             for sink in reversed(self._sinks):
                 stack.callback(sink.close)
 
 
 class After:
-    """Passes on the rows after `last_step`: an earlier start has logged those up to it."""
+    """Sink that drops the rows up to `last_step`, which an earlier start has logged."""
 
     def __init__(self, last_step: int, sink: Sink) -> None:
         self._last_step, self._sink = last_step, sink
@@ -81,10 +86,10 @@ class After:
 
 
 def open_sinks(config: Config, run_dir: Path, more: Sequence[Sink] = (), run_id: str | None = None) -> Sinks:
-    """The sinks that the config asks for, and `more` behind them.
+    """The sinks that the config asks for, then `more`.
 
-    `run_dir` is a folder of this machine, named like the run. `run_id` is the run's own in W&B; default: the folder's
-    name. Raises `UsageError` where a package is missing, or W&B has no login or can't be reached.
+    `run_dir`: a folder of this machine, named like the run. `run_id`: W&B's id; default: the folder's name. Raises
+    `UsageError` where a package is missing or W&B can't be used.
     """
     check_packages(config)
     metrics = MetricsFile(run_dir / METRICS)
@@ -106,7 +111,7 @@ def check_packages(config: Config) -> None:
 
 
 def evaluation_numbers(results: Mapping[str, Any]) -> dict[str, float]:
-    """What an evaluation measured: `pass@8`, `strategies_correct`. What it did not measure is left out."""
+    """Numbers of an evaluation (`pass@8`, `strategies_correct`), without those that it did not measure."""
     curve = {f"pass@{k}": value for k, value in results["pass_at_k"].items()}
     return flatten({**curve, **{name: results.get(name) for name in _EVALUATED}})
 
@@ -123,10 +128,10 @@ def flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 class MetricsFile:
-    """One JSON object a line, one line a step.
+    """Sink of one JSON line a step.
 
-    The file is derived from the journal: a start logs every completed step again. Equal lines stay as they are. At the
-    first line that differs, or is torn or damaged, the file is cut off, and the logged rows are appended.
+    A start logs every completed step again. Equal lines stay; at the first one that differs, or is torn or damaged, the
+    file is cut off, and the logged rows are appended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -162,7 +167,7 @@ class MetricsFile:
 
 
 def _sound_lines(content: bytes) -> dict[int, bytes]:
-    """The lines up to the first that is torn, is no row, or is out of order; by step."""
+    """The lines, by step, up to the first that is torn, no row, or out of order."""
     lines: dict[int, bytes] = {}
     last = -1
     for line in content.splitlines(keepends=True):
@@ -186,7 +191,6 @@ def _line(row: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """The value with NumPy scalars as Python's, and NaN and infinity as null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -230,10 +234,9 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """One W&B run for one run, over all its starts, under the names of `flatten`. Every number is drawn over `step`."""
+    """One W&B run for all starts of a run, under the names of `flatten`."""
 
     def __init__(self, config: Config, run_dir: Path, run_id: str) -> None:
-        """Raises `UsageError` where W&B has no login or can't be reached."""
         import wandb
 
         try:
@@ -260,3 +263,53 @@ class WeightsAndBiases:
 
     def close(self) -> None:
         self._run.finish()
+
+
+class Mirror:
+    """Sink that copies files that grow (metrics.jsonl, TensorBoard's) to remote storage, some seconds behind."""
+
+    def __init__(self, store: Store, file: str, folder: str) -> None:
+        """Fetches `file` from the store, to append to it. Of `folder` (ends in a slash) only new files are copied."""
+        self._store, self._file, self._folder = store, file, folder
+        self._copied: dict[Path, tuple[int, int]] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mirror")
+        self._running: Future[None] | None = None
+        self._next = time.monotonic() + _EVERY
+        store.workspace.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(store.workspace / folder, ignore_errors=True)
+        target = store.workspace / file
+        target.unlink(missing_ok=True)
+        if store.exists(file):
+            target.write_bytes(store.read(file))
+            self._copied[target] = _state(target)
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        if time.monotonic() >= self._next and (self._running is None or self._running.done()):
+            self._running = self._thread.submit(self._copy)
+
+    def close(self) -> None:
+        """Copy the rest. A failure is only logged, since the results are committed."""
+        self._thread.submit(self._copy).result()
+        self._thread.shutdown()
+
+    def _copy(self) -> None:
+        started = time.monotonic()
+        try:
+            for path in self._files():
+                state = _state(path)
+                if self._copied.get(path) != state:
+                    self._store.put_mutable(path.relative_to(self._store.workspace).as_posix(), path.read_bytes())
+                    self._copied[path] = state
+        except (RaypolyError, OSError) as error:
+            logger.warning("%s could not be copied to %s: %s", self._file, self._store.uri, error)
+        took = time.monotonic() - started
+        self._next = time.monotonic() + max(_EVERY, _SHARE * took)
+
+    def _files(self) -> Iterator[Path]:
+        candidates = (self._store.workspace / self._file, *(self._store.workspace / self._folder).rglob("*"))
+        return (path for path in candidates if path.is_file())
+
+
+def _state(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size

@@ -19,7 +19,7 @@ from raypoly.cli import main
 from raypoly.core.settings import load
 from raypoly.core.version import __version__
 from tests.support.faulty_server import Server, running
-from tests.support.finished_run import write_finished_run
+from tests.support.finished_run import write_finished_run, write_summary
 from tests.support.gold_rows import ROW, read_rows, write_rows
 from tests.support.long_run import write_long_run
 from tests.support.random_model import random_model
@@ -293,7 +293,7 @@ def test_a_finished_runs_last_line_is_a_command_that_can_be_pasted(tmp_path: Pat
     place = tmp_path / "run"
     write_finished_run(place, "grpo", True, *words)
     kept = json.loads((place / "summary.json").read_text())
-    (place / "summary.json").write_text(json.dumps({**kept, "state": "finished"}))
+    write_summary(place, {**kept, "state": "finished"})
     own = ["objective.name=grpo", f"run.dir={place}"]
     told = run(tmp_path, *own, *words, module="raypoly.train")
     assert told.returncode == 0, told.stderr

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from raypoly.core.errors import CorruptData, StorageError
 from raypoly.run.store import Store
-from raypoly.run.store.record_encoding import decode
+from raypoly.run.store.step_records import decode
 
 _IMMUTABLE = re.compile(r"^(config\.json|(starts|journal|rollouts|index|lease/epoch-)|checkpoints/(?P<step>[^/]+)/)")
 _JOURNAL = re.compile(r"^journal/step-(\d+)/(\d+)\.arrow$")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from raypoly.run.run_identity import RunDirectory, resolve_run
 from raypoly.run.sinks import MetricsFile
 from raypoly.run.store.catalogue import step_key
 from raypoly.run.store.rollout_files import encode_step
+from raypoly.run.store.sealed_files import seal
 from raypoly.run.store.step_records import Applied, CompletedStep
 
 HOSTILE = "</pre><script>alert('run me')</script>"
@@ -42,9 +43,15 @@ def fill_run(place: str, objective: str = "poly_epo", finished: bool = True, *ov
     if directory.location.folder is None:
         store.put_mutable("metrics.jsonl", (store.workspace / "metrics.jsonl").read_bytes())
     if finished:
-        store.put_mutable("summary.json", json.dumps(summary(objective)).encode())
+        store.put_mutable("summary.json", seal(summary(objective)))
     lease.release()
     return directory
+
+
+def write_summary(folder: Path, values: Mapping[str, Any]) -> None:
+    """Write a run's summary.json, with a seal of its own."""
+    plain = {key: value for key, value in values.items() if key not in ("schema", "sha256")}
+    (folder / "summary.json").write_bytes(seal(plain))
 
 
 def metrics_row(step: int) -> dict[str, Any]:

@@ -21,7 +21,9 @@ from raypoly.core.values import Evidence, Group, Labels, Rollout, Verdict
 from raypoly.run.run_identity import resolve_run
 from raypoly.run.store.catalogue import evaluation_key, step_key
 from raypoly.run.store.rollout_files import encode_evaluation, encode_step
+from raypoly.run.store.sealed_files import seal
 from raypoly.run.store.step_records import Applied, CompletedStep
+from tests.support.finished_run import write_summary
 
 HIDDEN = "# \u202eadmin\u2069 \u200b \x1b[31m </script><!-- <b>bold</b> \ud800"
 """Bidirectional and zero-width marks, a terminal escape, HTML, half a character."""
@@ -71,7 +73,7 @@ def write_long_run(
         store.commit(evaluation_key(step, "test"), encode_evaluation(step, "test", payload, table))
         evaluations.append(payload)
     summary = {"objective": objective, "seed": directory.config.train.seed, "steps": steps, "state": "finished"}
-    store.put_mutable("summary.json", json.dumps({**summary, "evaluations": evaluations}).encode())
+    store.put_mutable("summary.json", seal({**summary, "evaluations": evaluations}))
     lease.release()
     return directory.path
 
@@ -84,7 +86,7 @@ def as_planned(folder: Path) -> Path:
         "pass_per_10k": {"1": 50.0, "4": 25.0, "8": 20.0}, "followed": 0.9, "surface_diversity": 0.8,
     }  # fmt: skip
     summary["evaluations"][-1] |= of_program
-    (folder / "summary.json").write_text(json.dumps(summary))
+    write_summary(folder, summary)
     return folder
 
 

@@ -19,9 +19,8 @@ from raypoly.core.values import Group
 from raypoly.run.run_identity import resolve_run
 from raypoly.run.sinks import MetricsFile
 from raypoly.run.store import Applied
-from raypoly.run.store.checked_parquet import encode_table
 from raypoly.run.store.local_store import LocalStore
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import encode_table, seal
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.sample_groups import make_group, same_group, stages
 from tests.support.saved_checkpoint import save_checkpoint

@@ -22,7 +22,7 @@ from raypoly.run.run_identity import resolve_run
 from raypoly.run.sinks import MetricsFile
 from raypoly.run.store.catalogue import evaluation_key, step_key
 from raypoly.run.store.rollout_files import encode_evaluation, encode_step
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import seal
 from raypoly.run.store.step_records import Applied, CompletedStep
 from raypoly.verifier import GivenProgram, score
 

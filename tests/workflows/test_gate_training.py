@@ -20,7 +20,7 @@ from raypoly.recipes.cppo.gates import gate_acceptance, gate_folder
 from raypoly.recipes.cppo.gates.gate_folder import FILE, read_gate
 from raypoly.recipes.cppo.gates.gate_rows import LabelledPlan
 from raypoly.recipes.cppo.labelled_plans import LabelledPlans
-from tests.support.finished_run import STEPS, write_finished_run
+from tests.support.finished_run import STEPS, write_finished_run, write_summary
 from tests.support.gate_folders import BREACH
 from tests.support.random_model import random_model
 from workflows import train
@@ -45,7 +45,7 @@ def trained(folder: Path, scaffold: str = f"{__name__}:Told", plans: int = 2) ->
     """The config of a gate's run whose training is over."""
     own = [f"scaffold.name={scaffold}", f"train.rollouts={plans}", "problems.validation=4", "problems.test=900"]
     write_finished_run(folder, "supervised", True, *own)
-    (folder / "summary.json").write_text(f'{{"state": "finished", "steps": {STEPS}}}')
+    write_summary(folder, {"state": "finished", "steps": STEPS})
     random_model(folder / "model")
     own += ["objective.name=supervised", f"train.steps={STEPS}", "evaluate.every=4"]
     return load(None, [*own, f"run.dir={folder}"], str)

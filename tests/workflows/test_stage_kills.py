@@ -32,8 +32,8 @@ from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems
 from raypoly.run.run_identity import CONFIG_KEY
 from raypoly.run.sinks import METRICS, MetricsFile, Sinks
 from raypoly.run.store.local_store import LocalStore
-from raypoly.run.store.record_encoding import decode
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import seal
+from raypoly.run.store.step_records import decode
 from tests.support.run_differences import run_differences
 from tests.support.service_times import Times
 from tests.support.stopping_disk import Stopped, StoppingDisk

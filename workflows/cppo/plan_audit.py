@@ -20,7 +20,7 @@ from raypoly.data.problem_order import EpochOrder
 from raypoly.data.problem_set import with_tests
 from raypoly.recipes.cppo.gates.audit import AUDIT_KEY, AUDITED, PlanAudit
 from raypoly.run.run_identity import resolve_run
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import seal
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.rollouts import RolloutSubmission

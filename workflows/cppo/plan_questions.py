@@ -42,7 +42,7 @@ from raypoly.recipes.cppo.plan_proposals import (
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.plan_contract import read_plan
 from raypoly.run.store import Lease, Store
-from raypoly.run.store.sealed_json import seal, unseal
+from raypoly.run.store.sealed_files import seal, unseal
 from raypoly.strategies.judge.judge_usage import JudgeCounters
 from raypoly.strategies.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords, read_first_key
 from raypoly.strategies.judge.openai.judge_prompt import Message, repair_messages

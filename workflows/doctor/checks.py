@@ -1,7 +1,7 @@
 """Checks one object of each kind against its checksum.
 
 A check takes the object's key and content, and notes in `RunFacts` what it says. It raises `CorruptData` or
-`NewerSchema` if the object can't be trusted.
+`OtherSchema` if the object can't be trusted.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from raypoly.core.errors import CorruptData
-from raypoly.run.run_identity import CONFIG_KEY, parse_config
+from raypoly.run.run_identity import CONFIG_KEY, parse_config, unseal_config
 from raypoly.run.sinks import METRICS
-from raypoly.run.store.catalogue import Span, evaluation_key
-from raypoly.run.store.checked_parquet import decode_table
-from raypoly.run.store.record_encoding import decode
-from raypoly.run.store.rollout_files import Bundle, read_head
-from raypoly.run.store.sealed_json import check_schema, unseal
-from raypoly.run.store.step_index import decode_segment
+from raypoly.run.store.catalogue import Span, decode_segment
+from raypoly.run.store.rollout_files import StepsFile, decode_evaluation, read_head
+from raypoly.run.store.sealed_files import decode_table, unseal
+from raypoly.run.store.step_records import decode
 from workflows.doctor.findings import RunFacts
 
 Check = Callable[[RunFacts, re.Match[str], bytes], None]
@@ -44,7 +42,7 @@ def kind_of(key: str) -> tuple[Kind, re.Match[str]] | None:
 
 
 def _config(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
-    facts.config = parse_config(unseal(data, key[0]), key[0])
+    facts.config = parse_config(unseal_config(data, key[0]), key[0])
 
 
 def _sealed(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
@@ -62,7 +60,7 @@ def _step(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
 
 
 def _bundle(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
-    facts.heads.update(Bundle.parse(data, Span(int(key[1]), int(key[2])), key[0]).heads)
+    facts.heads.update(StepsFile.parse(data, Span(int(key[1]), int(key[2])), key[0]).heads)
 
 
 def _segment(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
@@ -71,14 +69,11 @@ def _segment(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
 
 
 def _evaluation(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
-    _, metadata = decode_table(data)
-    check_schema(int(metadata.get("schema", "1")), key[0])
-    if key[0] != evaluation_key(int(metadata.get("step", "-1")), metadata.get("split", "")):
-        raise CorruptData("it holds another evaluation than its name says")
+    decode_evaluation(int(key[2]), key[1], data, key[0])
 
 
 def _table(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
-    decode_table(data)
+    decode_table(data, key[0])
 
 
 def _rows(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
@@ -101,7 +96,7 @@ KINDS = tuple(
         ("steps", r"rollouts/step-(\d{6,9})\.parquet", _step),
         ("steps", r"rollouts/steps-(\d{6,9})-(\d{6,9})\.parquet", _bundle),
         ("index", r"index/steps-(\d{6,9})-(\d{6,9})\.parquet", _segment),
-        ("evaluations", r"rollouts/evaluation-[^/]+-step-\d{6,9}\.parquet", _evaluation),
+        ("evaluations", r"rollouts/evaluation-([^/]+)-step-(\d{6,9})\.parquet", _evaluation),
         ("evaluations", r"evaluations/[^/]+\.json", _sealed),
         ("evaluations", r"evaluations/[^/]+\.parquet", _table),
         ("derived", r"(?:summary|judge)\.json", _sealed),

@@ -11,11 +11,11 @@ from typing import Any
 
 from raypoly.analysis.run import Run
 from raypoly.core.config import Config
-from raypoly.core.errors import CorruptData, NewerSchema, StorageError
+from raypoly.core.errors import CorruptData, OtherSchema, StorageError
 from raypoly.run.sinks import METRICS
 from raypoly.run.store import Store
 from raypoly.run.store.catalogue import Catalogue
-from raypoly.run.store.local_lease import LOCK_KEY, OWNER_KEY
+from raypoly.run.store.local_store import LOCK_KEY, OWNER_KEY
 from raypoly.run.store.open_store import probe_lease
 from raypoly.run.store.shards import checkpoint_folder
 from raypoly.run.store.store import DAMAGED
@@ -63,7 +63,7 @@ def _last_config(run: Run, facts: RunFacts) -> Config | None:
     """The last start's config if its file is sound, else the first start's."""
     try:
         return run.config
-    except (CorruptData, StorageError, NewerSchema):
+    except (CorruptData, StorageError, OtherSchema):
         return facts.config
 
 
@@ -99,7 +99,7 @@ def _check_object(store: Store, key: str, facts: RunFacts) -> Finding:
         return _unreadable(store, kind.area, key, error)
     try:
         kind.check(facts, match, data)
-    except (CorruptData, NewerSchema) as error:
+    except (CorruptData, OtherSchema) as error:
         return Finding(kind.area, key, "damaged", _reason(error), len(data))
     return Finding(kind.area, key, "sound", bytes=len(data))
 
@@ -127,7 +127,7 @@ def _checkpoint(store: Store, step: int, keys: Sequence[str], facts: RunFacts) -
         manifest = Manifest.parse(step, data)
     except StorageError as error:
         return [_unreadable(store, "checkpoints", manifest_key, error)]
-    except (CorruptData, NewerSchema) as error:
+    except (CorruptData, OtherSchema) as error:
         return [Finding("checkpoints", manifest_key, "damaged", _reason(error))]
     findings = [Finding("checkpoints", manifest_key, "sound", bytes=len(data))]
     for name, entry in manifest.files.items():

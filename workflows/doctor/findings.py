@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from raypoly.core.config import Config
-from raypoly.run.store.open_store import LeaseState
+from raypoly.run.store.lease import LeaseState
 from raypoly.run.store.step_records import Head, Record
 
 State = Literal["sound", "damaged", "missing", "foreign", "half-written", "set aside", "unchecked", "gone"]

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
 from raypoly.run.run_metrics import RUN_METRICS
-from raypoly.run.store.open_store import LeaseState
+from raypoly.run.store.lease import LeaseState
 
 SECONDS = 20.0
 """How long the asking process may take; it needs some two to start and to join Ray."""

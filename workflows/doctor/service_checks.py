@@ -18,7 +18,6 @@ from raypoly.run.run_identity import RunDirectory, storage_options
 from raypoly.run.store import open_store
 from raypoly.run.store.location import Location
 from raypoly.run.store.open_store import probe_lease
-from raypoly.run.store.remote_store import RemoteStore
 from raypoly.run.store.store import Store
 from raypoly.strategies.judge import build_judge, key_variable_names
 from workflows.doctor.node_report import ADD_ONE, PROGRAM
@@ -44,7 +43,7 @@ def try_storage(directory: RunDirectory) -> str:
     keys = [f"commit-{number}" for number in range(_COMMITS)]
     try:
         seconds = statistics.median(_commit(store, key) for key in keys)
-        remark = _try_condition(store, keys[0]) if isinstance(store, RemoteStore) else ""
+        remark = _try_condition(store, keys[0]) if folder is None else ""
         for key in keys:
             store.delete(key)
     finally:
@@ -66,7 +65,7 @@ def _commit(store: Store, key: str) -> float:
     return seconds
 
 
-def _try_condition(store: RemoteStore, taken: str) -> str:
+def _try_condition(store: Store, taken: str) -> str:
     """What becomes of a write that only creates, to a key that is taken."""
     if store.conditional and not store.create(taken, b"another"):
         return ", conditional writes"

@@ -1,10 +1,8 @@
-"""Writes checkpoints beside training, one at a time. Training waits only for the copy on the host.
+"""Writer of checkpoints beside training, one at a time. Training waits only for the copy on the host.
 
-    await writer.begin(step=10, copy=learner.copy, files={"objective.json": b"{}"})
-    writer.check()               # each step: raises the error of a write that has failed
-    await writer.wait()          # at the end
-
-A failed write costs time and no data: the steps since the last checkpoint are replayed from the journal.
+await writer.begin(step=10, copy=learner.copy, files={"objective.json": b"{}"})
+writer.check()               # each step: raises the error of a write that has failed
+await writer.wait()          # at the end
 """
 
 from __future__ import annotations
@@ -18,12 +16,10 @@ from raypoly.run.store.shards import Shard, ShardWriter
 from workflows.durability.checkpoints import Checkpoints
 
 Copy = Callable[[ShardWriter], Awaitable[Sequence[Shard]]]
-"""A copy of every rank's state, as a function that writes it and returns the shards."""
+"""Writes a copy of every rank's state and returns the shards."""
 
 
 class CheckpointWriter:
-    """Writes one run's checkpoints; used from one event loop."""
-
     def __init__(
         self,
         checkpoints: Checkpoints,
@@ -35,7 +31,7 @@ class CheckpointWriter:
         self.checkpoints, self._index_before, self._note, self._ranks = checkpoints, index_before, note, ranks
         self._task: asyncio.Task[None] | None = None
         self.saved_step: int | None = None
-        """The step of the last checkpoint that was committed, or found valid, by this process."""
+        """The step of this process's last checkpoint."""
 
     async def begin(self, step: int, copy: Callable[[], Awaitable[Copy]], files: Mapping[str, bytes]) -> None:
         """Return when the copy is made. Waits for the checkpoint before. `files` are the driver's own."""
@@ -50,17 +46,15 @@ class CheckpointWriter:
             task.result()
 
     async def wait(self) -> None:
-        """Return when the last checkpoint is committed. Raises its error."""
         await self.idle()
         self.check()
 
     async def idle(self) -> None:
-        """Return when nothing is being written."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
     async def close(self) -> None:
-        """Finish the write under way. A failure becomes a note: the run is ending anyway."""
+        # A failure becomes a note: the run is ending anyway.
         try:
             await self.wait()
         except RaypolyError as error:

@@ -1,4 +1,4 @@
-"""Checkpoints: what the learner needs to go on from a step, committed whole by a manifest of checksums.
+"""Checkpoints: the learner's state at a step, committed whole by a manifest of checksums.
 
     writer = checkpoints.prepare(step=10, ranks=4)        # the ranks write their shards with it
     checkpoints.commit(writer, shards, {"objective.json": b"{}"})
@@ -18,78 +18,56 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from raypoly.core.errors import CorruptData, NewerSchema, StaleEpoch, StorageError
+from raypoly.core.errors import CorruptData, StaleEpoch, StorageError
 from raypoly.run.store import Lease, Store
-from raypoly.run.store.location import StorageOptions
-from raypoly.run.store.remote_store import RemoteStore
+from raypoly.run.store.sealed_files import seal, unseal
 from raypoly.run.store.shards import WEIGHTS, Shard, ShardReader, ShardWriter, checkpoint_folder
 
 PREFIX = "checkpoints/"
 _INDEX = "model.safetensors.index.json"
 _STEP = re.compile(r"^checkpoints/step-(\d{6,9})/")
 _SHARD = re.compile(r"-epoch-\d{6,}-rank-\d{5,}\.\w+$")
-_MANIFEST_SCHEMA = 2
-"""1: one rank, whose files have their parts' names. 2: ranks, each with files of its own."""
 MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
 class ManifestEntry:
-    """One file of a checkpoint."""
-
     sha256: str
     bytes: int
     rank: int | None = None
-    """The rank that wrote it; None for the driver."""
+    """None for the driver."""
     part: str = ""
-    """The rank's name for it."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The list that makes files a checkpoint."""
-
     step: int
     epoch: int
     """The lease under which it was written."""
     ranks: int
-    """How many ranks wrote shards; the world size."""
     files: Mapping[str, ManifestEntry]
 
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """The files that ranks read. In schema 1 no file names its rank: all belong to rank 0."""
-        ranked = any(entry.rank is not None for entry in self.files.values())
         return tuple(
-            Shard(entry.rank or 0, entry.part or name, name, entry.sha256, entry.bytes)
+            Shard(entry.rank, entry.part, name, entry.sha256, entry.bytes)
             for name, entry in sorted(self.files.items())
-            if entry.rank is not None or not ranked
+            if entry.rank is not None
         )
 
     def encode(self) -> bytes:
         files = {name: {k: v for k, v in asdict(e).items() if v not in (None, "")} for name, e in self.files.items()}
-        body = {"schema": _MANIFEST_SCHEMA, "step": self.step, "epoch": self.epoch, "ranks": self.ranks, "files": files}
-        return json.dumps({**body, "sha256": _manifest_digest(body)}, indent=2).encode()
+        return seal({"step": self.step, "epoch": self.epoch, "ranks": self.ranks, "files": files})
 
     @classmethod
     def parse(cls, step: int, data: bytes) -> Manifest:
-        """Raises `CorruptData` if it differs from what was committed for this step; `NewerSchema`."""
-        try:
-            body = json.loads(data)
-            digest = body.pop("sha256")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise CorruptData(f"its manifest can't be read ({error})") from error
-        if digest != _manifest_digest(body) or body.get("step") != step:
-            raise CorruptData("its manifest's checksum does not match its content")
-        if body["schema"] > _MANIFEST_SCHEMA:
-            raise NewerSchema(
-                f"The checkpoint of step {step} has schema version {body['schema']}, this raypoly reads up to "
-                f"{_MANIFEST_SCHEMA}: use the raypoly that wrote it or a later one."
-            )
+        """Raises `CorruptData` if it differs from what was committed for this step; `OtherSchema`."""
+        body = unseal(data, _manifest_key(step))
+        if body["step"] != step:
+            raise CorruptData(f"{_manifest_key(step)} is the manifest of step {body['step']}")
         files = {name: ManifestEntry(**entry) for name, entry in body["files"].items()}
-        return cls(step, int(body["epoch"]), int(body.get("ranks", 1)), files)
+        return cls(step, body["epoch"], body["ranks"], files)
 
 
 @dataclass(frozen=True)
@@ -102,27 +80,26 @@ class Checkpoint:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Their names relative to `folder`, sorted, without the manifest."""
+        """Names, sorted, without the manifest."""
         return tuple(sorted(self.manifest.files))
 
     @property
     def reader(self) -> ShardReader:
         """Picklable: each rank of a learner reads its shards with it."""
-        options = _options(self.store)
-        return ShardReader(self.store.location, options, self.step, self.manifest.ranks, self.manifest.shards)
+        return ShardReader(
+            self.store.location, self.store.options, self.step, self.manifest.ranks, self.manifest.shards
+        )
 
     @cached_property
     def folder(self) -> Path:
-        """Its files on this machine, fetched from remote storage at first use."""
         return self.store.fetch(checkpoint_folder(self.step))
 
     def read(self, name: str) -> bytes:
-        """One file's content."""
         return self.store.read(f"{checkpoint_folder(self.step)}{name}")
 
 
 class Checkpoints:
-    """One run's checkpoints. Without a lease (in a report, in an evaluation beside a live run) they are read-only."""
+    """One run's checkpoints; read-only without a lease."""
 
     def __init__(
         self, store: Store, lease: Lease | None = None, keep_last: int = 3, keep_every: int | None = None
@@ -135,7 +112,7 @@ class Checkpoints:
         self._keep_last, self._keep_every = keep_last, keep_every
 
     def prepare(self, step: int, ranks: int = 1) -> ShardWriter | None:
-        """The writer that the ranks use for a step's checkpoint; None if there is a valid one, which stays as it is.
+        """The ranks' writer of a step's checkpoint; None if there is a valid one, which stays.
 
         Removes what a dead driver left of it. Raises `StorageError`, `StaleEpoch`.
         """
@@ -144,12 +121,12 @@ class Checkpoints:
         if self.valid(step) is not None:
             return None
         self._discard(step)
-        return ShardWriter(self._store.location, _options(self._store), step, lease.epoch, ranks)
+        return ShardWriter(self._store.location, self._store.options, step, lease.epoch, ranks)
 
     def commit(self, writer: ShardWriter, shards: Sequence[Shard], files: Mapping[str, bytes]) -> Checkpoint:
         """Add the driver's own files and the manifest to the shards of all ranks, then delete the oldest checkpoints.
 
-        Raises `CorruptData` if the files do not read back as they were written; `StorageError`, `StaleEpoch`.
+        Raises `CorruptData` if it does not read back as written; `StorageError`, `StaleEpoch`.
         """
         lease, step, ranks = self._held_lease(), writer.step, {shard.rank for shard in shards}
         if ranks != set(range(writer.ranks)):
@@ -171,7 +148,7 @@ class Checkpoints:
         return found
 
     def newest_valid(self) -> Checkpoint | None:
-        """The newest checkpoint whose every checksum holds. Damaged ones are skipped, and quarantined with a lease."""
+        """The newest checkpoint whose every checksum holds; damaged ones are quarantined with a lease."""
         for step in sorted(self.steps(), reverse=True):
             found = self.valid(step)
             if found is not None:
@@ -183,7 +160,7 @@ class Checkpoints:
         return tuple(sorted(step for step, keys in self._listed().items() if _manifest_key(step) in keys))
 
     def valid(self, step: int) -> Checkpoint | None:
-        """A step's checkpoint; None if there is none or it is damaged. A damaged one is quarantined with a lease."""
+        """A step's checkpoint; None if there is none or it is damaged, and then quarantined with a lease."""
         if not self._store.exists(_manifest_key(step)):
             return None
         try:
@@ -208,7 +185,6 @@ class Checkpoints:
         return Checkpoint(step, manifest, self._store)
 
     def _quarantine(self, step: int, reason: str) -> None:
-        """Moves the manifest first: without it there is no checkpoint."""
         if self._lease is None:
             return
         self._lease.check()
@@ -216,12 +192,11 @@ class Checkpoints:
             self._store.quarantine(key, reason)
 
     def _discard(self, step: int) -> None:
-        """Deletes a checkpoint's files, its manifest first: half a checkpoint is none."""
         for key in _manifest_first(self._store.list(checkpoint_folder(step))):
             self._store.delete(key)
 
     def _delete_old(self) -> None:
-        """Delete older checkpoints, and half-written ones of dead drivers. The newest was read back before."""
+        # With those that dead drivers left half-written. The newest was read back before.
         listed = self._listed()
         whole = sorted(step for step, keys in listed.items() if _manifest_key(step) in keys)
         kept = set(whole[-self._keep_last :])
@@ -239,7 +214,6 @@ class Checkpoints:
         return (key for key in keys if key not in names and _SHARD.search(key))
 
     def _listed(self) -> dict[int, list[str]]:
-        """All keys by step."""
         found: dict[int, list[str]] = {}
         for key in self._store.list(PREFIX):
             step = step_of(key)
@@ -254,7 +228,6 @@ class Checkpoints:
 
 
 def step_of(key: str) -> int | None:
-    """The step of the checkpoint that a key belongs to; None if it belongs to none."""
     match = _STEP.match(key)
     return int(match[1]) if match else None
 
@@ -264,11 +237,8 @@ def _manifest_key(step: int) -> str:
 
 
 def _manifest_first(keys: Iterable[str]) -> list[str]:
+    # Without its manifest a checkpoint is none: a crash in the middle leaves no half that looks whole.
     return sorted(keys, key=lambda key: not key.endswith(f"/{MANIFEST}"))
-
-
-def _options(store: Store) -> StorageOptions:
-    return store.options if isinstance(store, RemoteStore) else StorageOptions()
 
 
 def _index(shards: Iterable[Shard]) -> dict[str, bytes]:
@@ -281,7 +251,3 @@ def _index(shards: Iterable[Shard]) -> dict[str, bytes]:
         "weight_map": {tensor: shard.name for shard in weights for tensor in shard.tensors},
     }
     return {_INDEX: json.dumps(body, indent=2).encode()}
-
-
-def _manifest_digest(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The files that a run has lost to damage so far, over all its starts: for the terminal and `summary.json`."""
+"""Files that a run has lost to damage, over all its starts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from raypoly.run.store.store import DAMAGED
 
 
 class DamageReport:
-    """The files in quarantine, by this start and earlier ones."""
-
     def __init__(self, store: Store, earlier: Iterable[Mapping[str, Any]]) -> None:
         """`earlier`: the entries of the last start's summary, which know the reasons."""
         self._store = store

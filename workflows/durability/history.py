@@ -4,10 +4,12 @@
     history.head(12).metrics; history.load(12)
     history.index_before(400)                # no step before 400 will ever be trained again
 
-A step starts with a rollout file of its own. Once a later checkpoint is committed, the step's head goes into the index
-and its file into a bundle. So opening reads a few dozen objects, however long the run is. Every object is committed
-before the ones that it replaces are deleted: a crash leaves both, and opening deletes the old ones.
+A step starts with a rollout file of its own. Once a later checkpoint is committed, its head goes into the index and its
+file into a bundle: opening reads a few dozen objects, however long the run is.
 """
+
+# Every object is committed before the ones that it replaces are deleted: a crash leaves both, and opening deletes the
+# old ones.
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ from raypoly.run.store.catalogue import (
     Catalogue,
     Span,
     bundle_key,
+    decode_segment,
+    encode_segment,
     evaluation_key,
+    index_spans,
     parse_segments,
     segment_key,
     step_key,
@@ -41,7 +46,6 @@ from raypoly.run.store.rollout_files import (
     read_evaluation,
     read_head,
 )
-from raypoly.run.store.step_index import decode_segment, encode_segment, index_spans
 from raypoly.run.store.step_records import CompletedStep, Head
 
 K = TypeVar("K")
@@ -68,7 +72,7 @@ class History:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The steps whose rollouts are kept, ascending."""
+        """Steps whose rollouts are kept, ascending."""
         bundles = list(self._bundles)  # a copy: the journal's thread may be adding one
         return tuple(sorted({*self._singles, *(step for span in bundles for step in span.steps)}))
 
@@ -76,12 +80,12 @@ class History:
         return step in self._singles or any(step in span.steps for span in list(self._bundles))
 
     def head(self, step: int) -> Head | None:
-        """A step's digest and metrics, which may outlive its rollouts; None if unknown."""
+        """None if unknown; it may outlive the rollouts."""
         return self._heads.get(step)
 
     def load(self, step: int) -> CompletedStep:
-        """A completed step as it was trained on. Raises `CorruptData` if its file is missing or damaged, and then
-        quarantines it."""
+        """A completed step as it was trained on. Raises `CorruptData` for a missing or damaged file, and quarantines
+        it."""
         if step not in self:
             raise CorruptData(f"{self._store.uri}/{step_key(step)} is missing or was set aside.")
         try:
@@ -94,7 +98,6 @@ class History:
         return found
 
     def add(self, completed: CompletedStep) -> None:
-        """Commit a step's rollouts."""
         head = Head.of(completed.applied)
         for span in [span for span in self._segments if head.step in span.steps]:
             self._delete(segment_key(span))  # it describes the step as it was before its file was lost
@@ -105,11 +108,10 @@ class History:
 
     @property
     def evaluations(self) -> Mapping[tuple[int, str], Mapping[str, Any]]:
-        """The results of every committed evaluation by (step, split), ascending."""
+        """Results by (step, split), ascending."""
         return dict(sorted(self._payloads.items()))
 
     def add_evaluation(self, step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> None:
-        """Commit an evaluation's results and samples."""
         self._commit(evaluation_key(step, split), encode_evaluation(step, split, payload, table))
         self._payloads[step, split] = payload
 
@@ -122,7 +124,7 @@ class History:
             raise
 
     def index_before(self, before: int) -> None:
-        """Index the steps before `before`, which will not be trained again, and bundle one block of them."""
+        """Index the steps before `before`, and bundle one block of them."""
         for span in index_spans(before):
             if not any(segment.covers(span) for segment in self._segments):
                 heads = (self._heads[step] for step in span.steps if step in self._heads)
@@ -168,7 +170,6 @@ class History:
         return data
 
     def _delete_covered_segments(self) -> None:
-        """Ten small segments become a larger one; a crash may have left both."""
         for span in list(self._segments):
             if any(other != span and other.covers(span) for other in self._segments):
                 self._delete(segment_key(span))

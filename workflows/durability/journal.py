@@ -7,8 +7,7 @@
     await journal.seal_step(step, groups, rewards, advantages)    # one rollout file replaces the step's records
 
 Records that arrive within some 20 ms share one numbered, immutable object (`journal/step-000012/00003.arrow`), and so
-one fsync. Nothing committed is replaced or committed twice. Opening a journal cleans up after a crash. For completed
-steps see `workflows/durability/history.py`.
+one fsync. Opening a journal cleans up after a crash.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ from raypoly.core.errors import CorruptData
 from raypoly.core.values import Float64, Group
 from raypoly.run.store import Applied, Lease, Record, Store
 from raypoly.run.store.catalogue import step_key
-from raypoly.run.store.record_encoding import decode, encode
 from raypoly.run.store.rollout_files import Evaluation
-from raypoly.run.store.step_records import CompletedStep, StepRecords, assemble
+from raypoly.run.store.step_records import CompletedStep, StepRecords, assemble, decode, encode
 from workflows.durability.history import History
 
 _KEY = re.compile(r"^journal/step-(\d{6,9})/(\d{5,9})\.arrow$")
@@ -43,7 +41,7 @@ class AlreadyCommitted(RuntimeError):
 
 @dataclass
 class _OpenStep:
-    """What is committed, or on its way, of a step that is not completed."""
+    """A step that is not completed: what is committed or on its way."""
 
     keys: set[tuple[int, str]]
     applied: Applied | None
@@ -54,11 +52,7 @@ class _OpenStep:
 
 
 class Journal:
-    """One run's journal, used from one event loop.
-
-    If a commit fails, every waiter gets the error and the journal accepts nothing more. Opening it again shows what
-    has reached the disk.
-    """
+    """One run's journal, used from one event loop. After a failed commit it accepts nothing more."""
 
     def __init__(self, store: Store, lease: Lease, window_seconds: float = 0.02) -> None:
         self._store = store
@@ -77,14 +71,12 @@ class Journal:
 
     @property
     def seconds_since_commit(self) -> float:
-        """Since the last commit of any kind, or else since the journal was opened."""
         return time.monotonic() - self._committed
 
     async def commit(self, record: Record) -> None:
         """Return when the record is durable.
 
-        Raises `AlreadyCommitted` for a second record of the same step, slot and kind; `StorageError` or `StaleEpoch`
-        if it could not be written.
+        Raises `AlreadyCommitted` for a second one of its step, slot and kind; `StorageError`, `StaleEpoch`.
         """
         record = self._claim(record)
         loop = asyncio.get_running_loop()
@@ -95,7 +87,7 @@ class Journal:
         await done
 
     def step(self, step: int) -> StepRecords:
-        """The committed records of a step that is not completed. Damaged objects are quarantined and don't count."""
+        """The records of a step that is not completed. Damaged objects are quarantined and don't count."""
         records: list[Record] = []
         for key in self._store.list(_folder(step)):
             try:
@@ -127,24 +119,23 @@ class Journal:
         del self._open[step]
 
     async def index_before(self, before: int) -> None:
-        """Index and bundle the steps before this one. A checkpoint holds them, so they will not be trained again."""
+        """Index and bundle the steps before this one, which a checkpoint holds."""
         await self._in_writer(self._history.index_before, before)
 
     def completed_steps(self) -> tuple[int, ...]:
-        """The steps whose rollouts are kept, ascending."""
         return self._history.steps
 
     def applied(self, step: int) -> Applied | None:
-        """A completed step's digest and metrics, from memory; None if they were lost to damage."""
+        """From memory; None if it was lost to damage."""
         head = self._history.head(step)
         return head.applied if head else None
 
     def replayable(self, checkpoint: int) -> range:
-        """The completed steps after a checkpoint, each read and found sound. A resumed run replays them.
+        """The completed steps after a checkpoint, each read and found sound, for the replay.
 
-        A damaged step is quarantined and done again from its start. Raises `CorruptData`, naming its file, if there
-        are steps after it: they were trained on rollouts that can't be repeated.
+        A damaged step is quarantined and done again. Raises `CorruptData`, with its file, if there are steps after it.
         """
+        # Those were trained on rollouts that can't be repeated.
         step = checkpoint
         with contextlib.suppress(CorruptData):
             while step in self._history:
@@ -159,14 +150,10 @@ class Journal:
         return range(checkpoint, step)
 
     def lost_steps(self, before: int) -> tuple[int, ...]:
-        """The steps before this one whose rollouts were lost to damage."""
         return tuple(sorted(set(range(before)).difference(self._history.steps)))
 
     def load_step(self, step: int) -> CompletedStep:
-        """A completed step, exactly as it was trained on.
-
-        Raises `CorruptData` for a damaged file, and quarantines it: the step then counts as never done.
-        """
+        """A completed step. Raises `CorruptData` for a damaged file: the step then counts as never done."""
         return self._history.load(step)
 
     async def commit_evaluation(self, step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> None:
@@ -176,7 +163,7 @@ class Journal:
         await self._in_writer(self._history.add_evaluation, step, split, payload, table)
 
     def evaluations(self) -> Mapping[tuple[int, str], Mapping[str, Any]]:
-        """The results of every committed evaluation by (step, split), ascending, from memory."""
+        """Results by (step, split), ascending, from memory."""
         return self._history.evaluations
 
     def load_evaluation(self, step: int, split: str) -> Evaluation:
@@ -184,17 +171,14 @@ class Journal:
         return self._history.load_evaluation(step, split)
 
     async def flush(self) -> None:
-        """Return when every record is durable or has failed."""
         if self._flushing is not None:
             await asyncio.wait([self._flushing])
 
     async def close(self) -> None:
-        """Flush, and accept nothing more."""
         await self.flush()
         self._writer.shutdown()
 
     def _claim(self, record: Record) -> Record:
-        """Note that a record is being committed. Refuses a second one of its kind."""
         state = self._open_step(record.step)
         if (record.slot, record.kind) in state.keys:
             raise AlreadyCommitted(f"{record.kind} of step {record.step}, slot {record.slot} is committed already")
@@ -214,7 +198,7 @@ class Journal:
         return self._open[step]
 
     async def _flush_all(self) -> None:
-        """Write waiting records until there are none, one batch a window. A record that comes alone does not wait."""
+        # One batch a window. A record that comes alone does not wait.
         loop = asyncio.get_running_loop()
         pause = 0.0
         while self._waiting or pause:
@@ -238,7 +222,6 @@ class Journal:
                 done.set_exception(error)
 
     async def _in_writer(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Run a writing function in the journal's thread. After a failure the journal writes nothing more."""
         await asyncio.get_running_loop().run_in_executor(self._writer, self._unless_failed, function, *arguments)
 
     def _unless_failed(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -260,7 +243,7 @@ class Journal:
             self._next_number[step] = number + 1
 
     def _first_free_number(self, step: int) -> int:
-        """Above every number in use, damaged objects included: a number is never used twice."""
+        # Damaged objects count: a number is never used twice.
         keys = (*self._store.list(_folder(step)), *self._store.list(f"damaged/{_folder(step)}"))
         return 1 + max((int(match[1]) for key in keys if (match := _NUMBER_IN_USE.match(key))), default=0)
 
@@ -274,7 +257,7 @@ class Journal:
             self._store.delete(key)
 
     def _finish_sealing(self) -> None:
-        """Delete records whose rollout file is valid: the last driver died after it wrote the file."""
+        # The last driver died after it wrote a step's rollout file and before it deleted the records.
         keys = self._store.list("journal/")
         for key in keys:
             if not _KEY.match(key):

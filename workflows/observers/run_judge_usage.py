@@ -18,7 +18,7 @@ from typing import Any
 
 from raypoly.core.errors import CorruptData, StorageError
 from raypoly.run.store import Store
-from raypoly.run.store.sealed_json import seal, unseal
+from raypoly.run.store.sealed_files import seal, unseal
 from raypoly.strategies.judge.judge_usage import UsageCounts, spent_usd
 
 KEY = "judge.json"

@@ -11,7 +11,7 @@ from raypoly.core.config import Config
 from raypoly.core.errors import CorruptData, StorageError
 from raypoly.run.run_files import SUMMARY
 from raypoly.run.store import Store
-from raypoly.run.store.sealed_json import seal, unseal
+from raypoly.run.store.sealed_files import seal, unseal
 from raypoly.strategies.judge.judge_usage import recent_mean
 from workflows.durability.damage_report import DamageReport, format_step_ranges
 from workflows.durability.journal import Journal

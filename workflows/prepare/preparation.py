@@ -33,7 +33,7 @@ from raypoly.data.preparing.sources import (
 from raypoly.recipes.cppo.gates.gate_rows import encode_rows
 from raypoly.recipes.cppo.gates.written_plans import written_plans
 from raypoly.recipes.cppo.plan_proposals import encode_plans
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import seal
 from workflows.cppo.plan_making import PlansMade, make_plans
 from workflows.durability.journal import Journal
 from workflows.liveness.shutdown import Shutdown, run_workflow
@@ -274,7 +274,7 @@ class Preparation:
                 write(part, file)
                 file.flush()
                 self._lease.check()
-                self._store.put_mutable_file(key, Path(file.name))
+                self._store.put_mutable(key, Path(file.name))
         elif self._store.exists(key):
             self._store.delete(key)
 

@@ -11,7 +11,7 @@ from raypoly.analysis.reports.data_card_page import gate_rows_table, plan_table,
 from raypoly.data.preparing.preparation_folder import influential
 from raypoly.data.preparing.prepare_config import PrepareConfig
 from raypoly.run.store import Store
-from raypoly.run.store.sealed_json import unseal
+from raypoly.run.store.sealed_files import unseal
 
 CARD = "card.json"
 PAGE = "card.md"

@@ -37,10 +37,9 @@ from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.planned_prompts import first_prompts
 from raypoly.rollouts.scaffolds.run_scaffolds import check_first_asks, fit_problems, is_sampled
 from raypoly.run.run_identity import RunDirectory, problem_sets, run_id
-from raypoly.run.sinks import METRICS, TENSORBOARD, Sinks, open_sinks
+from raypoly.run.sinks import METRICS, TENSORBOARD, Mirror, Sinks, open_sinks
 from raypoly.run.store import Lease, Store
 from raypoly.run.store.catalogue import completed_steps
-from raypoly.run.store.mirror import Mirror
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.damage_report import format_step_ranges

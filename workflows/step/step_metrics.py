@@ -19,7 +19,7 @@ from raypoly.analysis.metrics.program_style import program_style
 from raypoly.core.values import WITHOUT_TESTS, Group
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.run.sinks import MEASURES
-from raypoly.run.store.rollout_columns import ON_DISK
+from raypoly.run.store.rollout_columns import OWN_COLUMNS
 from raypoly.strategies.judge.judge_usage import UsageCounts, usage_to_json
 from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.code_extraction import find_code
@@ -123,7 +123,7 @@ def _decoded(groups: Sequence[Group], times: Waterfall) -> dict[str, Any]:
 def _findings(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> dict[str, float | None]:
     """Means of the numbers of the user's stages, and in how many groups their finding is unknown."""
     found: dict[str, float | None] = {}
-    for stage in (stage for stage in stages if stage.name not in ON_DISK):
+    for stage in (stage for stage in stages if stage.name not in OWN_COLUMNS):
         name, asked = stage.name, [t.group for t in groups if stage.name in t.group.findings]
         measured = [stage.measures(group.findings[name]) for group in asked if group.knows(name)]
         found[f"{name}/unknown"] = len(asked) - len(measured)

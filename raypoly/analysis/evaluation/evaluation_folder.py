@@ -30,7 +30,7 @@ from raypoly.run.run_identity import (
 )
 from raypoly.run.store import Lease, Store, open_store
 from raypoly.run.store.location import Location, StorageOptions
-from raypoly.run.store.sealed_json import seal, unseal
+from raypoly.run.store.sealed_files import seal, unseal
 
 ROUND = 16
 """Samples of a problem that are submitted together. Rounds begin at its multiples, so that 16 samples and then 48 more

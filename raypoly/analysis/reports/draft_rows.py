@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from raypoly.core.values import ATTEMPT
-from raypoly.run.store.draft_columns import DRAFT_OF
+from raypoly.run.store.rollout_columns import DRAFT_OF
 
 _NEEDED = ("slot", "rollout", "role", "parent", "seed", "finish_reason")
 

@@ -21,7 +21,7 @@ from raypoly.core.values import Draft
 from raypoly.recipes.cppo import gates
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.plan_contract import Plan, read_plan
-from raypoly.run.store.draft_columns import DRAFT_OF, drafts_alone, drafts_of
+from raypoly.run.store.rollout_columns import DRAFT_OF, drafts_alone, drafts_of
 from raypoly.strategies.planned_strategy import is_followed
 
 ACCEPTED = "gate/accepted"

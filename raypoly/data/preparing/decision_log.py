@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from raypoly.core.errors import UsageError
 from raypoly.run.store import Lease, Store
-from raypoly.run.store.sealed_json import seal, unseal
+from raypoly.run.store.sealed_files import seal, unseal
 
 StageName = Literal["load", "choose", "solutions", "same", "prompts", "sampling", "split"]
 STAGES: tuple[StageName, ...] = get_args(StageName)

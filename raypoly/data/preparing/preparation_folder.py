@@ -24,7 +24,7 @@ from raypoly.run.run_identity import (
 )
 from raypoly.run.store import Lease, Store, open_store
 from raypoly.run.store.location import Location
-from raypoly.run.store.sealed_json import seal, unseal
+from raypoly.run.store.sealed_files import seal, unseal
 
 _CONFIG_KEY = "preparation.json"
 _INPUTS_KEY = "inputs.json"

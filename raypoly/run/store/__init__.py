@@ -1,4 +1,4 @@
-"""Where a run's files live and who may write them: the store, the lease, and the records kept in it.
+"""A run's files: the store, the lease of who may write them, and the records kept there.
 
 store = open_store("/runs/tiny-poly_epo-s0-1a2b3c4d")
 lease = acquire_lease(store, "raypoly train")

@@ -1,18 +1,26 @@
-"""The names of a run's rollout and index files, and the steps that a listing of them holds.
+"""Names of a run's rollout and index files, and the index itself.
 
-    catalogue = Catalogue.of(store.list("rollouts/"))
-    catalogue.files[12]             # the file that holds step 12: its own, or a bundle
-    completed_steps(store)          # without reading anything
+The index is what opening a run needs to know of the steps before the checkpoint, in few objects:
 
-Steps count from 0. Nothing is checked here: content is checked when it is read.
+    index/steps-000000-000999.parquet  index/steps-001000-001099.parquet  index/steps-001100-001109.parquet
+
+A segment has a row for each step (digest, metrics) and each evaluation (results) in its span, a block of 10, 100, 1,000
+... steps. A lost segment is made again from the rollout files. Steps count from 0.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
+
+from raypoly.core.errors import CorruptData
+from raypoly.run.store.sealed_files import decode_table, encode_table
+from raypoly.run.store.step_records import Head
 from raypoly.run.store.store import Store
 
 PREFIX = "rollouts/"
@@ -21,6 +29,7 @@ _STEP = re.compile(r"^rollouts/step-(\d{6,9})\.parquet$")
 _BUNDLE = re.compile(r"^rollouts/steps-(\d{6,9})-(\d{6,9})\.parquet$")
 _EVALUATION = re.compile(r"^rollouts/evaluation-([^/]+)-step-(\d{6,9})\.parquet$")
 _SEGMENT = re.compile(r"^index/steps-(\d{6,9})-(\d{6,9})\.parquet$")
+_SMALLEST = 10
 
 
 @dataclass(frozen=True, order=True)
@@ -64,7 +73,6 @@ class Catalogue:
     singles: Mapping[int, str]
     """Keys of the steps that have a file of their own."""
     bundles: Mapping[Span, str]
-    """Keys of the bundles."""
     evaluations: Mapping[tuple[int, str], str]
     """Keys by (step, split)."""
     strangers: tuple[str, ...]
@@ -94,19 +102,77 @@ class Catalogue:
         return dict(sorted({**bundled, **self.singles}.items()))
 
 
-def parse_segments(keys: Iterable[str]) -> tuple[dict[Span, str], tuple[str, ...]]:
-    """The index's segments by their spans, and the files in `index/` that are no segments."""
-    found: dict[Span, str] = {}
-    strangers: list[str] = []
-    for key in keys:
-        match = _SEGMENT.match(key)
-        if match:
-            found[Span(int(match[1]), int(match[2]))] = key
-        else:
-            strangers.append(key)
-    return found, tuple(strangers)
-
-
 def completed_steps(store: Store) -> tuple[int, ...]:
     """The steps whose rollouts are kept, ascending."""
     return tuple(Catalogue.of(store.list(f"{PREFIX}step")).files)
+
+
+@dataclass(frozen=True)
+class Segment:
+    heads: Mapping[int, Head]
+    evaluations: Mapping[tuple[int, str], Mapping[str, Any]]
+    """Results by (step, split)."""
+
+
+def parse_segments(keys: Iterable[str]) -> tuple[dict[Span, str], tuple[str, ...]]:
+    """The index's segments by their spans, and the files in `index/` that are no segments."""
+    matches = {key: _SEGMENT.match(key) for key in keys}
+    found = {Span(int(match[1]), int(match[2])): key for key, match in matches.items() if match}
+    return found, tuple(key for key, match in matches.items() if match is None)
+
+
+def index_spans(settled: int) -> tuple[Span, ...]:
+    """The blocks that index the first `settled` steps; fewer than ten are left over."""
+    # Largest blocks first. There are at most nine of a size, since ten small segments become one larger one.
+    size = _SMALLEST
+    while size * 10 <= settled:
+        size *= 10
+    found: list[Span] = []
+    first = 0
+    while size >= _SMALLEST:
+        while first + size <= settled:
+            found.append(Span(first, first + size - 1))
+            first += size
+        size //= 10
+    return tuple(found)
+
+
+def encode_segment(
+    span: Span, heads: Iterable[Head], evaluations: Mapping[tuple[int, str], Mapping[str, Any]]
+) -> bytes:
+    """A segment's bytes; of the heads and evaluations those in its span."""
+    rows: list[tuple[int, str | None, str | None, int | None, str]] = [
+        (head.step, None, head.digest, head.groups, head.metrics) for head in heads if head.step in span.steps
+    ]
+    for (step, split), payload in sorted(evaluations.items()):
+        if step in span.steps:
+            rows.append((step, split, None, None, json.dumps(dict(payload))))
+    arrays = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(_COLUMNS.values())]
+    metadata = {"first": str(span.first), "last": str(span.last)}
+    return encode_table(pa.table(arrays, names=list(_COLUMNS)), metadata)
+
+
+def decode_segment(span: Span, data: bytes) -> Segment:
+    """The inverse of `encode_segment`. Raises `CorruptData` if it is damaged or another span's; `OtherSchema`."""
+    table, metadata = decode_table(data, segment_key(span))
+    if (metadata.get("first"), metadata.get("last")) != (str(span.first), str(span.last)):
+        raise CorruptData("it holds other steps than its name says")
+    heads: dict[int, Head] = {}
+    evaluations: dict[tuple[int, str], Mapping[str, Any]] = {}
+    for row in table.to_pylist():
+        step, split, digest, groups, content = (row[name] for name in _COLUMNS)
+        if split is None:
+            heads[step] = Head(step, digest, groups, content)
+        else:
+            evaluations[step, split] = json.loads(content)
+    return Segment(heads, evaluations)
+
+
+_COLUMNS = {
+    "step": pa.int32(),
+    "split": pa.string(),
+    "digest": pa.string(),
+    "groups": pa.int32(),
+    "content": pa.string(),
+}
+"""`split` is null in a step's row; `content` is JSON: a step's metrics, an evaluation's results."""

@@ -1,11 +1,7 @@
 """The lease: one driver at a time on a run directory, with an epoch that tells later writes from earlier ones.
 
-    lease = acquire_lease(store, "raypoly train")     # raypoly.run.store.open_store
-    lease.check()       # before each write: raises where another driver has taken over, or may have
-    lease.release()
-
-On a local disk the kernel holds the lease (`local_lease`). On remote storage conditional writes and a heartbeat hold it
-(`remote_lease`). A `LeaseOwner` says which process owns it, and whether that process still lives.
+The kernel holds it on a local disk (`local_store`), conditional writes and a heartbeat on remote storage
+(`remote_lease`).
 """
 
 from __future__ import annotations
@@ -19,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from raypoly.core.errors import LeaseHeld, StaleEpoch
-from raypoly.run.store.store import Store
 
 
 @dataclass(frozen=True)
@@ -44,12 +39,12 @@ class LeaseOwner:
 
     @property
     def seems_alive(self) -> bool:
-        """False if the process is known to be gone; True if it lives or can't be checked from here."""
+        """Whether it lives or can't be checked from here."""
         return self.host != socket.gethostname() or is_alive(self.pid)
 
     @property
     def is_here(self) -> bool:
-        """Whether it is surely a process of this machine. Two containers may have the same host name."""
+        """Whether it is surely of this machine: two containers may have the same host name."""
         return bool(self.machine) and self.machine == _machine()
 
     @property
@@ -61,12 +56,10 @@ class LeaseOwner:
 
     @property
     def description(self) -> str:
-        """Pid, host, start and command, for messages."""
         return f"pid {self.pid} on host {self.host} since {self.since} ({self.command})"
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this number runs on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -85,8 +78,9 @@ def _machine() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Field 22 of /proc/PID/stat, counted after the command's name, which may hold anything; empty if it is dead."""
+    """Field 22 of /proc/PID/stat; empty if the process is dead."""
     try:
+        # Counted after the command's name, which may itself hold spaces and brackets.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
@@ -97,30 +91,36 @@ class Lease(ABC):
     """The right to write to a run, from `acquire_lease` to `release` or to the process's death."""
 
     epoch: int
-    """One more than that of any owner before."""
 
     @abstractmethod
     def check(self) -> None:
-        """Return if this process still owns the lease, else raise `StaleEpoch`. Every commit calls it first."""
+        """Raise `StaleEpoch` unless this process still owns the lease. Every commit calls it first."""
 
     @abstractmethod
     def release(self) -> None:
         """Give the lease back. The next owner can start at once."""
 
 
-def lease_held(store: Store, owner: str) -> LeaseHeld:
-    """The error of a second start."""
-    return LeaseHeld(f"{store.uri} is held by {owner}: wait for it or stop it.")
+@dataclass(frozen=True)
+class LeaseState:
+    epoch: int
+    lives: bool | None
+    """Whether its owner may still write; None if that can't be known from here."""
+    summary: str
+    pid: int | None = None
+    """Of an owner that lives on this machine."""
 
 
-def lease_released(store: Store) -> StaleEpoch:
-    """The error of a write after `release`."""
-    return StaleEpoch(f"The lease on {store.uri} was given back: nothing more may be written.")
+def lease_held(uri: str, owner: str) -> LeaseHeld:
+    return LeaseHeld(f"{uri} is held by {owner}: wait for it or stop it.")
 
 
-def lease_overtaken(store: Store, owner: str, epoch: int, own_epoch: int) -> StaleEpoch:
-    """The error of a write after another driver took over."""
+def lease_released(uri: str) -> StaleEpoch:
+    return StaleEpoch(f"The lease on {uri} was given back: nothing more may be written.")
+
+
+def lease_overtaken(uri: str, owner: str, epoch: int, own_epoch: int) -> StaleEpoch:
     return StaleEpoch(
-        f"{store.uri} was taken over by {owner} (epoch {epoch}, this one is {own_epoch}): "
+        f"{uri} was taken over by {owner} (epoch {epoch}, this one is {own_epoch}): "
         "this driver stops and writes nothing more."
     )

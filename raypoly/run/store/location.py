@@ -1,4 +1,4 @@
-"""Where a run is: a folder of this machine, or a prefix in remote storage, written as one line; and how it is reached.
+"""Location of a run (a folder, or a prefix in remote storage), and the options under which it is reached.
 
 Location.parse("~/runs/a"), Location.parse("s3://bucket/runs/a?region=eu-west-1&endpoint_override=http://127.0.0.1:9000")
 
@@ -34,8 +34,6 @@ _FAMILIES = {"gcs": "gs", "abfs": "az", "abfss": "az"}
 
 @dataclass(frozen=True)
 class Location:
-    """A parsed `run.dir`."""
-
     scheme: str
     """`file` for a folder of this machine."""
     place: str
@@ -94,30 +92,26 @@ class Location:
 
     @property
     def name(self) -> str:
-        """The last part: the run's name."""
         return self.path.rpartition("/")[2] or self.place
 
     @property
     def plain(self) -> str:
-        """Without options: for messages."""
         return self.path if self.scheme == "file" else f"{self.scheme}://{self.place}/{self.path}".rstrip("/")
 
     def __str__(self) -> str:
         return self.plain + (f"?{urlencode(self.options, safe=':/')}" if self.options else "")
 
     def child(self, name: str) -> Location:
-        """A place below this one."""
         return replace(self, path=f"{self.path}/{name}".lstrip("/") if self.place else f"{self.path}/{name}")
 
     def sibling(self, name: str) -> Location:
-        """The place of another name beside this one."""
         parent, slash, _ = self.path.rpartition("/")
         return replace(self, path=f"{parent}{slash}{name}")
 
 
 @dataclass(frozen=True)
 class StorageOptions:
-    """How remote storage is reached: `run.storage_timeout`, `run.storage_patience` and `run.scratch`."""
+    """`run.storage_timeout`, `run.storage_patience` and `run.scratch`."""
 
     timeout: float = 30.0
     """Seconds after which a request without an answer has failed."""

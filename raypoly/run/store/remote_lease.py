@@ -6,13 +6,13 @@
 A newcomer takes over at once after a release, or if the owner is a dead process of this machine. Otherwise it takes
 over when it has seen the same beat for `ttl` seconds of its own clock. A beat that changes meanwhile proves that the
 owner lives: `LeaseHeld`.
-
-Nobody writes after a take-over, even a process that was paused or cut off. A renewal first rewrites the beat, then
-looks for a newer epoch. It allows writes until `ttl - timeout` seconds after its *start*, and every request ends within
-`timeout`. A newcomer creates its epoch and then reads the old beat once more. If that beat has changed, the old owner
-may have looked before the new epoch was there, so the newcomer waits until that owner's time is over. No two clocks
-are compared; only seconds are counted.
 """
+
+# Why nobody writes after a take-over, even a process that was paused or cut off: a renewal first rewrites the beat,
+# then looks for a newer epoch. It allows writes until `ttl - timeout` seconds after its *start*, and every request ends
+# within `timeout`. A newcomer creates its epoch and then reads the old beat once more. If that beat has changed, the
+# old owner may have looked before the new epoch was there, so the newcomer waits until that owner's time is over. No
+# two clocks are compared; only seconds are counted.
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from raypoly.core.errors import StaleEpoch, StorageError
-from raypoly.run.store.lease import Lease, LeaseOwner, lease_held, lease_overtaken, lease_released
-from raypoly.run.store.remote_store import RemoteStore
+from raypoly.run.store.lease import Lease, LeaseOwner, LeaseState, lease_held, lease_overtaken, lease_released
+from raypoly.run.store.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +45,6 @@ _GAP = 4.0
 
 @dataclass(frozen=True)
 class _Claim:
-    """What an epoch's object says."""
-
     epoch: int
     ttl: float
     """Seconds without a beat after which the owner writes nothing more."""
@@ -61,11 +59,13 @@ class _Claim:
 class RemoteLease(Lease):
     """A heartbeat. `check` may be called from any thread."""
 
-    def __init__(self, store: RemoteStore, epoch: int, description: str) -> None:
+    def __init__(self, store: Store, epoch: int, description: str) -> None:
         self.epoch = epoch
         self._store = store
-        self._lease_store = store.for_lease()
-        self._ttl = 2 * store.options.timeout
+        # Its own requests must end, and be repeated, well within the time that a beat allows.
+        timeout = store.options.timeout
+        self._lease_store = store.with_options(replace(store.options, timeout=timeout / 3, patience=timeout))
+        self._ttl = 2 * timeout
         self._owner = LeaseOwner.this_process(description)
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -75,27 +75,28 @@ class RemoteLease(Lease):
         os.register_at_fork(after_in_child=self._closed.set)  # a forked child has no thread that beats
 
     @classmethod
-    def acquire(cls, store: RemoteStore, description: str) -> RemoteLease:
-        """As `acquire_lease`."""
-        newest = newest_epoch(store)
-        before = read_claim(store, newest, 2 * store.options.timeout) if newest else None
-        seen = _wait_until_free(store, before) if before else None
+    def acquire(cls, store: Store, description: str) -> RemoteLease:
+        newest = newest_remote_epoch(store)
+        before = _read_claim(store, newest, 2 * store.options.timeout) if newest else None
+        lives, seen = _watch(store, before, before.ttl) if before else (False, b"")
+        if before and lives:
+            raise lease_held(store.uri, before.description)
         lease = cls(store, newest + 1, description)
         lease._claim_epoch()
         lease._renew()
         threading.Thread(target=lease._keep_beating, name="lease", daemon=True).start()
-        if before is not None and seen is not None:
+        if before and lives is None:
             _wait_out_old_owner(store, before, seen)
         store.fence = lease.check
         store.clean()
         return lease
 
     def check(self) -> None:
-        """Sends a request only if the heartbeat is late, and then waits for it as for any other request."""
+        # A request is sent only if the heartbeat is late, and is then waited for as any other.
         until = _clock() + self._store.options.patience
         while True:
             if self._closed.is_set():
-                raise lease_released(self._store)
+                raise lease_released(self._store.uri)
             if self._overtaken is not None:
                 raise self._overtaken
             if _clock() < self._valid_until:
@@ -123,33 +124,33 @@ class RemoteLease(Lease):
         key, started = _epoch_key(self.epoch), _clock()
         content = self._content()
         if not self._lease_store.create(key, content):
-            raise lease_held(self._store, read_claim(self._store, self.epoch, self._ttl).description)
+            raise lease_held(self._store.uri, _read_claim(self._store, self.epoch, self._ttl).description)
         if self._lease_store.conditional:
             other = self._content()
             if not self._lease_store.create(key, other):
                 return
             logger.warning("%s takes conditional writes and ignores the condition", self._store.uri)
             content = other
-        self._store.forget_conditions()
-        self._lease_store.forget_conditions()
+        self._store.conditional = self._lease_store.conditional = False
         if _clock() - started > _GAP:
             raise StorageError(f"{self._store.uri} is too slow to decide who holds it; start again.")
         time.sleep(_GAP + 1.0)
         if self._lease_store.read(key) != content:
-            raise lease_held(self._store, read_claim(self._store, self.epoch, self._ttl).description)
+            raise lease_held(self._store.uri, _read_claim(self._store, self.epoch, self._ttl).description)
 
     def _content(self) -> bytes:
-        """The epoch's object; no two are the same."""
+        # The token makes each try different: a storage that ignores the condition can't hide that it replaced one.
         fields = {"epoch": self.epoch, "ttl": self._ttl, "token": uuid.uuid4().hex, **asdict(self._owner)}
         return json.dumps(fields, indent=2).encode()
 
     def _renew(self) -> None:
-        """Rewrites the beat, then looks for a newer epoch: of two drivers that do so at once, one sees the other."""
+        # First the beat, then the look: of two drivers that do so at once, at least one sees the other. The time counts
+        # from before the beat, since a newcomer may have read it the moment that it was written.
         started = _clock()
         self._beat()
         if self._lease_store.exists(_epoch_key(self.epoch + 1)):
-            newer = read_claim(self._store, self.epoch + 1, self._ttl)
-            self._overtaken = lease_overtaken(self._store, newer.description, newer.epoch, self.epoch)
+            newer = _read_claim(self._store, self.epoch + 1, self._ttl)
+            self._overtaken = lease_overtaken(self._store.uri, newer.description, newer.epoch, self.epoch)
             raise self._overtaken
         self._valid_until = started + self._ttl - self._store.options.timeout
 
@@ -171,40 +172,37 @@ class RemoteLease(Lease):
                 return
 
 
-def newest_epoch(store: RemoteStore) -> int:
-    """The newest epoch ever owned, 0 for none. The starts count too, in case the lease's own objects were deleted."""
+def newest_remote_epoch(store: Store) -> int:
+    """The newest epoch ever owned, 0 for none."""
+    # The starts count too, in case the lease's own objects were deleted.
     keys = (*store.list("lease/"), *store.list("starts/"))
     return max((int(found[1]) for key in keys if (found := _EPOCH.match(key))), default=0)
 
 
-def _wait_until_free(store: RemoteStore, claim: _Claim) -> bytes | None:
-    """Waits until its owner may be followed. None if the owner surely writes no more, else the beat that stood still.
-
-    Raises `LeaseHeld` if the beat changes.
-    """
-    seen, since = read_beat(store, claim.epoch), _clock()
-    while True:
-        if is_released(seen) or (claim.owner is not None and claim.owner.is_gone):
-            return None
-        if _clock() - since > claim.ttl:
-            return seen
+def _watch(store: Store, claim: _Claim, seconds: float) -> tuple[bool | None, bytes]:
+    """Whether an owner lives (None: its beat stood still for `seconds`), and its last beat."""
+    seen, since = _read_beat(store, claim.epoch), _clock()
+    while not _is_released(seen) and not (claim.owner is not None and claim.owner.is_gone):
+        if _clock() - since > seconds:
+            return None, seen
         time.sleep(claim.ttl / _LOOKS)
-        now = read_beat(store, claim.epoch)
-        if now != seen and not is_released(now):
-            raise lease_held(store, claim.description)
+        now = _read_beat(store, claim.epoch)
+        if now != seen and not _is_released(now):
+            return True, now
         seen = now
+    return False, seen
 
 
-def _wait_out_old_owner(store: RemoteStore, claim: _Claim, seen: bytes) -> None:
-    """An owner that came back between the newcomer's last look and its epoch may write for `ttl` seconds at most."""
-    since, now = _clock(), read_beat(store, claim.epoch)
-    while now != seen and not is_released(now) and _clock() - since < claim.ttl:
+def _wait_out_old_owner(store: Store, claim: _Claim, seen: bytes) -> None:
+    # An owner that came back between the newcomer's last look and its epoch may write for `ttl` seconds at most.
+    since, now = _clock(), _read_beat(store, claim.epoch)
+    while now != seen and not _is_released(now) and _clock() - since < claim.ttl:
         time.sleep(claim.ttl / _LOOKS)
-        now = read_beat(store, claim.epoch)
+        now = _read_beat(store, claim.epoch)
 
 
-def read_claim(store: RemoteStore, epoch: int, ttl: float) -> _Claim:
-    """What an epoch's object says. If it is damaged or gone, it has no owner and the given `ttl`."""
+def _read_claim(store: Store, epoch: int, ttl: float) -> _Claim:
+    """An epoch's object; without an owner, and with the given `ttl`, if it is damaged or gone."""
     try:
         fields: Mapping[str, Any] = json.loads(store.read(_epoch_key(epoch)))
         known = {name: fields[name] for name in ("host", "pid", "command", "since", "machine", "started")}
@@ -217,17 +215,35 @@ def read_claim(store: RemoteStore, epoch: int, ttl: float) -> _Claim:
         return _Claim(epoch, ttl, None)
 
 
-def read_beat(store: RemoteStore, epoch: int) -> bytes:
-    """The heartbeat's content; empty if there is none yet."""
+def _read_beat(store: Store, epoch: int) -> bytes:
     key = _beat_key(epoch)
     return store.read(key) if store.exists(key) else b""
 
 
-def is_released(beat: bytes) -> bool:
+def _is_released(beat: bytes) -> bool:
     try:
         return bool(json.loads(beat)["released"])
     except (ValueError, TypeError, KeyError):
         return False
+
+
+def probe_remote_lease(store: Store) -> LeaseState | None:
+    epoch = newest_remote_epoch(store)
+    if not epoch:
+        return None
+    claim = _read_claim(store, epoch, 2 * store.options.timeout)
+    if claim.owner is None and not _read_beat(store, epoch):
+        return LeaseState(epoch, None, f"last held in epoch {epoch}, of which the lease's objects are gone or damaged")
+    lives, seen = _watch(store, claim, claim.ttl / 4)
+    if lives:
+        pid = claim.owner.pid if claim.owner is not None and claim.owner.is_here else None
+        return LeaseState(epoch, True, f"held by {claim.description}", pid)
+    if lives is None:
+        still = f"whose heartbeat stood still for {claim.ttl / 4:.0f} s"
+        return LeaseState(epoch, None, f"perhaps held by {claim.description}, {still}")
+    if _is_released(seen):
+        return LeaseState(epoch, False, f"free; given back by {claim.description}")
+    return LeaseState(epoch, False, f"free; last held by {claim.description}, which has ended")
 
 
 def _epoch_key(epoch: int) -> str:
@@ -239,5 +255,5 @@ def _beat_key(epoch: int) -> str:
 
 
 def _clock() -> float:
-    """Seconds, including those in which the machine slept."""
+    # Unlike `monotonic`, this counts the time in which the machine slept: others took over meanwhile.
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,10 +1,11 @@
-"""Rollouts and the findings of stages as Arrow columns, one row a rollout; token arrays as int32 and float32 lists.
+"""Rollouts, drafts and the findings of stages as Arrow columns, one row a rollout; token arrays are lists of numbers.
 
 Every value comes back with the same bits. Text that UTF-8 can't hold (lone surrogates in a program's message) is
-kept with backslash escapes in its place.
+kept with backslash escapes in its place. A draft has the columns of a rollout and of a verdict (null where nobody
+asked for one), `role`, and `parent` (null: it was made from no draft).
 
 Findings of `score`, `judge` and `prompt_logprobs` have columns of their own. A finding of any other stage is a
-`pyarrow.RecordBatch` of N rows, stored beside a column `state`:
+`pyarrow.RecordBatch` of N rows. Beside the columns of a stage there is a column `state`:
 
     state       "known", "unknown", "skipped: why"; null where the stage did not run
     ...         the columns of the finding, null where `state` is not "known"
@@ -13,48 +14,41 @@ Findings of `score`, `judge` and `prompt_logprobs` have columns of their own. A 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from raypoly.core.values import UNKNOWN, CrossLogprobs, Evidence, Failure, Group, Labels, Rollout, Skipped, Verdict
+from raypoly.core.values import (
+    ATTEMPT,
+    UNKNOWN,
+    CrossLogprobs,
+    Draft,
+    Evidence,
+    Failure,
+    Group,
+    Int32,
+    Labels,
+    Rollout,
+    Skipped,
+    Verdict,
+)
 
-_LATER = {
-    "failure": pa.string(),
-    "features": pa.list_(pa.string()),
-    "repeatable": pa.bool_(),
-}
-"""Columns that earlier raypolys did not write."""
-
-
-def migrated(table: pa.Table) -> pa.Table:
-    """The table with every column of today; null, which reads as unknown, where its writer did not know it yet."""
-    for name, kind in _LATER.items():
-        if name not in table.column_names:
-            table = table.append_column(name, pa.nulls(table.num_rows, kind))
-    return table
-
-
-def padded(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of that schema, in its order; null where the table has none of the name."""
-    missing = [field for field in schema if field.name not in table.column_names]
-    for field in missing:
-        table = table.append_column(field.name, pa.nulls(table.num_rows, field.type))
-    return table.select(schema.names)
+DRAFT_OF = "draft_of"
+"""The column of attempts that names their draft; null for none."""
 
 
 def rollout_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
-    """The sampling side of each rollout."""
     return {
-        "prompt_tokens": lists([rollout.prompt_tokens for rollout in rollouts], np.dtype(np.int32)),
-        "tokens": lists([rollout.tokens for rollout in rollouts], np.dtype(np.int32)),
-        "logprobs": lists([rollout.logprobs for rollout in rollouts], np.dtype(np.float32)),
-        "text": strings([rollout.text for rollout in rollouts]),
+        "prompt_tokens": _lists([rollout.prompt_tokens for rollout in rollouts], np.dtype(np.int32)),
+        "tokens": _lists([rollout.tokens for rollout in rollouts], np.dtype(np.int32)),
+        "logprobs": _lists([rollout.logprobs for rollout in rollouts], np.dtype(np.float32)),
+        "text": _strings([rollout.text for rollout in rollouts]),
         "finish_reason": pa.array([rollout.finish_reason for rollout in rollouts], pa.string()),
         "seed": pa.array([rollout.seed for rollout in rollouts], pa.uint64()),
         "weight_version": pa.array([rollout.weight_version for rollout in rollouts], pa.int32()),
@@ -62,11 +56,10 @@ def rollout_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
 
 
 def rollouts_of(table: pa.Table) -> tuple[Rollout, ...]:
-    """The inverse of `rollout_columns`."""
     columns = (
-        arrays(table.column("prompt_tokens")),
-        arrays(table.column("tokens")),
-        arrays(table.column("logprobs")),
+        _arrays(table.column("prompt_tokens")),
+        _arrays(table.column("tokens")),
+        _arrays(table.column("logprobs")),
         *(table.column(name).to_pylist() for name in ("text", "finish_reason", "seed", "weight_version")),
     )
     return tuple(Rollout(*row) for row in zip(*columns, strict=True))
@@ -82,50 +75,40 @@ def verdict_columns(verdicts: Sequence[Verdict]) -> dict[str, pa.Array]:
         "tests_passed": pa.array([verdict.tests_passed for verdict in verdicts], pa.int32()),
         "tests_total": pa.array([verdict.tests_total for verdict in verdicts], pa.int32()),
         "cpu_seconds": pa.array([verdict.cpu_seconds for verdict in verdicts], pa.float64()),
-        "detail": strings([verdict.detail for verdict in verdicts]),
-        "canonical": strings([None if e is None else e.canonical for e in found]),
+        "detail": _strings([verdict.detail for verdict in verdicts]),
+        "canonical": _strings([None if e is None else e.canonical for e in found]),
         "constructs": pa.array(constructs, pa.list_(pa.string())),
-        "growth": strings([None if e is None else json.dumps(dict(e.growth)) for e in found]),
-        "strategy": strings([None if e is None else e.strategy for e in found]),
+        "growth": _strings([None if e is None else json.dumps(dict(e.growth)) for e in found]),
+        "strategy": _strings([None if e is None else e.strategy for e in found]),
         "features": pa.array(features, pa.list_(pa.string())),
-        "failure": strings([None if v.failure is None else json.dumps(astuple(v.failure)) for v in verdicts]),
+        "failure": _strings([None if v.failure is None else json.dumps(astuple(v.failure)) for v in verdicts]),
         "repeatable": pa.array([verdict.repeatable for verdict in verdicts], pa.bool_()),
     }
 
 
 def verdicts_of(table: pa.Table) -> tuple[Verdict, ...]:
-    """The inverse of `verdict_columns`, of tables that earlier raypolys wrote too."""
-    table = migrated(table)
     found = (table.column(name).to_pylist() for name in ("canonical", "constructs", "growth", "strategy", "features"))
     evidence = map(_evidence, *found)
     names = ("status", "tests_passed", "tests_total", "cpu_seconds", "detail")
     columns = (table.column(name).to_pylist() for name in names)
     failures = (None if text is None else Failure(*json.loads(text)) for text in table.column("failure").to_pylist())
-    repeatable = (value is not False for value in table.column("repeatable").to_pylist())
+    repeatable = table.column("repeatable").to_pylist()
     return tuple(Verdict(*row) for row in zip(*columns, evidence, failures, repeatable, strict=True))
 
 
 def _evidence(
-    canonical: str | None, constructs: list[str], growth: str, strategy: str, features: list[str] | None
+    canonical: str | None, constructs: list[str], growth: str, strategy: str, features: list[str]
 ) -> Evidence | None:
     if canonical is None:
         return None
-    return Evidence(canonical, tuple(constructs), json.loads(growth), strategy, tuple(features or ()))
+    return Evidence(canonical, tuple(constructs), json.loads(growth), strategy, tuple(features))
 
 
-def labels_columns(labels: Sequence[Labels | None], sizes: Sequence[int]) -> dict[str, pa.Array]:
-    """Labels of several groups of the given sizes; null throughout for a group without."""
-    ids: list[Any] = []
-    degenerate: list[Any] = []
-    judges: list[str | None] = []
-    for label, size in zip(labels, sizes, strict=True):
-        ids.extend(repeat(None, size) if label is None else label.ids.tolist())
-        degenerate.extend(repeat(None, size) if label is None else label.degenerate.tolist())
-        judges.extend(repeat(None if label is None else label.judge, size))
+def labels_columns(labels: Labels) -> dict[str, pa.Array]:
     return {
-        "label": pa.array(ids, pa.int32()),
-        "degenerate": pa.array(degenerate, pa.bool_()),
-        "judge": strings(judges),
+        "label": pa.array(labels.ids, pa.int32()),
+        "degenerate": pa.array(labels.degenerate, pa.bool_()),
+        "judge": _strings([labels.judge] * len(labels.ids)),
     }
 
 
@@ -138,15 +121,13 @@ def labels_of(table: pa.Table) -> Labels | None:
     return Labels(ids, np.array(table.column("degenerate").to_pylist(), np.bool_), judge)
 
 
-def cross_columns(found: Sequence[CrossLogprobs | None], sizes: Sequence[int]) -> dict[str, pa.Array]:
-    """Log-probabilities of several groups of the given sizes: a prompt's number, and [P, T] as one list, row by row.
-    Null and empty for a group without."""
-    own: list[Any] = []
-    rows: list[NDArray[np.float32]] = []
-    for cross, size in zip(found, sizes, strict=True):
-        own.extend(repeat(None, size) if cross is None else cross.own_prompt.tolist())
-        rows.extend(repeat(np.zeros(0, np.float32), size) if cross is None else map(np.ravel, cross.logprobs))
-    return {"own_prompt": pa.array(own, pa.int32()), "cross_logprobs": lists(rows, np.dtype(np.float32))}
+def cross_columns(cross: CrossLogprobs) -> dict[str, pa.Array]:
+    """A prompt's number, and [P, T] as one list, row by row."""
+    rows = [np.ravel(each) for each in cross.logprobs]
+    return {
+        "own_prompt": pa.array(cross.own_prompt, pa.int32()),
+        "cross_logprobs": _lists(rows, np.dtype(np.float32)),
+    }
 
 
 def cross_of(table: pa.Table) -> CrossLogprobs | None:
@@ -154,83 +135,115 @@ def cross_of(table: pa.Table) -> CrossLogprobs | None:
     if "own_prompt" not in table.column_names or table.column("own_prompt")[0].as_py() is None:
         return None
     own = table.column("own_prompt").to_numpy().astype(np.int32)
-    rows = arrays(table.column("cross_logprobs"))
+    rows = _arrays(table.column("cross_logprobs"))
     return CrossLogprobs(own, tuple(row.reshape(int(own.max()) + 1, -1) for row in rows))
 
 
-def lists(rows: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> pa.Array:
-    """A list column from flat values and offsets; no Python number is made on the way."""
-    offsets = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum([len(row) for row in rows], out=offsets[1:])
-    values = np.concatenate(rows).astype(dtype, copy=False, casting="same_kind") if rows else np.zeros(0, dtype)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+def draft_columns(drafts: Sequence[Draft]) -> dict[str, pa.Array]:
+    scored = [draft.verdict is not None for draft in drafts]
+    verdicts = verdict_columns([draft.verdict for draft in drafts if draft.verdict is not None])
+    # Verdicts are encoded without gaps, then spread: `take` gives null where the place is null.
+    place = pa.array(np.cumsum(scored) - 1, pa.int64(), mask=np.logical_not(scored))
+    return {
+        **rollout_columns([draft.rollout for draft in drafts]),
+        **{name: column.take(place) for name, column in verdicts.items()},
+        "role": _strings([draft.role for draft in drafts]),
+        "parent": pa.array([draft.parent for draft in drafts], pa.int32()),
+    }
 
 
-def arrays(column: pa.ChunkedArray) -> list[NDArray[Any]]:
-    """The rows of a list column, as views on one array that nobody may write to."""
-    whole = column.combine_chunks()
-    parts = whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]
-    rows: list[NDArray[Any]] = []
-    for part in parts:
-        offsets = part.offsets.to_numpy()
-        values = part.values.to_numpy()
-        rows.extend(values[start:end] for start, end in pairwise(offsets))
-    return rows
+def drafts_of(table: pa.Table) -> tuple[Draft, ...]:
+    scored = pc.is_valid(table.column("status"))
+    verdicts = iter(verdicts_of(table.filter(scored)))
+    columns = (scored.to_pylist(), table.column("role").to_pylist(), table.column("parent").to_pylist())
+    rows = zip(rollouts_of(table), *columns, strict=True)
+    return tuple(
+        Draft(rollout, role, parent, next(verdicts) if known else None) for rollout, known, role, parent in rows
+    )
 
 
-def strings(texts: Sequence[str | None]) -> pa.Array:
-    """A string column; None is null."""
-    try:
-        return pa.array(texts, pa.string())
-    except UnicodeEncodeError:
-        return pa.array([None if text is None else _text(text) for text in texts], pa.string())
+def draft_of_column(groups: Sequence[Group]) -> dict[str, pa.Array]:
+    """`draft_of` of all groups' attempts; no column where no group has drafts."""
+    if not any(group.drafts for group in groups):
+        return {}
+    found = np.concatenate([group.draft_of for group in groups])
+    return {DRAFT_OF: pa.array(found, pa.int32(), mask=found < 0)}
 
 
-def _text(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+def draft_of_rows(table: pa.Table) -> Int32:
+    if DRAFT_OF not in table.column_names:
+        return np.full(table.num_rows, -1, np.int32)
+    found: Int32 = pc.fill_null(table.column(DRAFT_OF), -1).to_numpy().astype(np.int32)
+    return found
 
 
-ON_DISK = {"score": "scored", "judge": "judged", "prompt_logprobs": "crossed"}
-"""How journal objects call the stages with columns of their own."""
+def attempts_alone(table: pa.Table) -> pa.Table:
+    """The rows of a step's table that are attempts, without the columns of drafts."""
+    if "role" not in table.column_names:
+        return table
+    return table.filter(_is_attempt(table)).drop_columns(["role", "parent"])
+
+
+def drafts_alone(table: pa.Table) -> pa.Table:
+    """The rows of a step's table that are drafts."""
+    if "role" not in table.column_names:
+        return table.slice(0, 0)
+    return table.filter(pc.invert(_is_attempt(table)))
+
+
+def _is_attempt(table: pa.Table) -> pa.ChunkedArray:
+    """Bundles have null roles for steps without drafts."""
+    return pc.equal(pc.fill_null(table.column("role"), ATTEMPT), ATTEMPT)
+
+
+OWN_COLUMNS: Mapping[str, tuple[Callable[[Any], dict[str, pa.Array]], Callable[[pa.Table], Any]]] = {
+    "score": (verdict_columns, verdicts_of),
+    "judge": (labels_columns, labels_of),
+    "prompt_logprobs": (cross_columns, cross_of),
+}
+"""The stages whose findings are no `RecordBatch`: how one is written, and read back."""
 _STATE, _KNOWN, _UNKNOWN, _SKIPPED = "state", "known", "unknown", "skipped: "
+_OF_DRAFTS = {b"axis": b"draft"}
 
 
-def finding_columns(stage: str, findings: Sequence[Any]) -> tuple[dict[str, pa.Array], list[int]]:
-    """The columns of one stage's findings of several groups, and how many rows each of the groups has (one where
-    nothing is known)."""
-    if stage == "score":
-        return verdict_columns([verdict for finding in findings for verdict in finding]), [
-            len(finding) for finding in findings
-        ]
-    if stage == "judge":
-        labels = [None if finding is UNKNOWN else finding for finding in findings]
-        sizes = [1 if finding is None else len(finding.ids) for finding in labels]
-        return labels_columns(labels, sizes), sizes
-    if stage == "prompt_logprobs":
-        sizes = [len(finding.own_prompt) for finding in findings]
-        return cross_columns(findings, sizes), sizes
-    sizes = [finding.num_rows if isinstance(finding, pa.RecordBatch) else 1 for finding in findings]
-    table = _stacked(findings, sizes)
-    return {name: table.column(name).combine_chunks() for name in table.column_names}, sizes
+def finding_rows(stage: str, finding: Any, size: int | None = None) -> pa.Table:
+    """`state` and the columns of one group's finding. None stands for a stage that did not run.
+
+    There are `size` rows; without a `size` as many as the finding has, and one where nothing is known.
+    """
+    columns: dict[str, pa.Array] = {}
+    state: str | None = _KNOWN
+    if finding is None or finding is UNKNOWN:
+        state = None if finding is None else _UNKNOWN
+    elif isinstance(finding, Skipped):
+        state = f"{_SKIPPED}{finding.reason}"
+    elif stage in OWN_COLUMNS:
+        columns = OWN_COLUMNS[stage][0](finding)
+    elif isinstance(finding, pa.RecordBatch):
+        if size not in (None, finding.num_rows):
+            raise ValueError(f"a group of {size} rollouts needs a finding of {size} rows, got {finding.num_rows}")
+        columns, size = dict(zip(finding.schema.names, finding.columns, strict=True)), finding.num_rows
+    else:
+        raise TypeError(f"a finding is stored as a pyarrow.RecordBatch, got {type(finding).__name__}")
+    size = len(next(iter(columns.values()), [None])) if size is None else size
+    return pa.table({_STATE: pa.array([state] * size, pa.string()), **columns})
 
 
 def finding_of_rows(stage: str, table: pa.Table) -> Any:
-    """The inverse of `finding_columns`, from one group's rows; None where the stage did not run."""
-    if stage == "score":
-        return verdicts_of(table)
-    if stage == "judge":
-        return labels_of(table) or UNKNOWN
-    if stage == "prompt_logprobs":
-        return cross_of(table)
+    """The inverse of `finding_rows`."""
     state = table.column(_STATE)[0].as_py()
     if state is None or state == _UNKNOWN:
         return UNKNOWN if state else None
     if state.startswith(_SKIPPED):
         return Skipped(state.removeprefix(_SKIPPED))
-    return table.drop_columns([_STATE]).combine_chunks().to_batches()[0]
+    table = table.drop_columns([_STATE])
+    return OWN_COLUMNS[stage][1](table) if stage in OWN_COLUMNS else table.combine_chunks().to_batches()[0]
 
 
-_OF_DRAFTS = {b"axis": b"draft"}
+def stacked(tables: Sequence[pa.Table]) -> dict[str, pa.Array]:
+    """The columns of tables, one below the other; null where a table lacks one."""
+    whole = pa.concat_tables(tables, promote_options="default")
+    return {name: whole.column(name).combine_chunks() for name in whole.column_names}
 
 
 def of_drafts(finding: pa.RecordBatch) -> pa.RecordBatch:
@@ -241,19 +254,16 @@ def of_drafts(finding: pa.RecordBatch) -> pa.RecordBatch:
 def extra_columns(groups: Sequence[Group], drafts: bool = False) -> dict[str, pa.Array]:
     """The columns `stage/column` of whole groups, for the stages that have none of their own; of their `drafts`
     instead of their attempts."""
-    names = sorted({name for group in groups for name in group.findings} - ON_DISK.keys())
-    sizes = [len(group.drafts) if drafts else group.size for group in groups]
     found: dict[str, pa.Array] = {}
-    for name in names:
-        findings = [group.findings.get(name) for group in groups]
+    for name in sorted({name for group in groups for name in group.findings} - OWN_COLUMNS.keys()):
         own = [
-            finding if _is_of_drafts(finding, group) == drafts else None
-            for finding, group in zip(findings, groups, strict=True)
+            group.findings.get(name) if _is_of_drafts(group.findings.get(name), group) == drafts else None
+            for group in groups
         ]
-        if all(finding is None for finding in own):
-            continue
-        table = _stacked(own, sizes)
-        found |= {f"{name}/{column}": table.column(column).combine_chunks() for column in table.column_names}
+        if any(finding is not None for finding in own):
+            sizes = [len(group.drafts) if drafts else group.size for group in groups]
+            columns = stacked([finding_rows(name, *each) for each in zip(own, sizes, strict=True)])
+            found |= {f"{name}/{column}": values for column, values in columns.items()}
     return found
 
 
@@ -261,9 +271,8 @@ def extra_findings(table: pa.Table) -> Iterator[tuple[str, Any]]:
     """The inverse of `extra_columns`, from one group's rows: stage and finding."""
     for name in [each.removesuffix(f"/{_STATE}") for each in table.column_names if each.endswith(f"/{_STATE}")]:
         own = [each for each in table.column_names if each.startswith(f"{name}/")]
-        finding = finding_of_rows(
-            name, table.select(own).rename_columns([each.removeprefix(f"{name}/") for each in own])
-        )
+        rows = table.select(own).rename_columns([each.removeprefix(f"{name}/") for each in own])
+        finding = finding_of_rows(name, rows)
         if finding is not None:
             yield name, finding
 
@@ -275,21 +284,33 @@ def _is_of_drafts(finding: Any, group: Group) -> bool:
     return not group.size
 
 
-def _stacked(findings: Sequence[Any], sizes: Sequence[int]) -> pa.Table:
-    return pa.concat_tables(map(_rows, findings, sizes), promote_options="default")
+def _lists(rows: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> pa.Array:
+    """A list column from flat values and offsets; no Python number is made on the way."""
+    offsets = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    values = np.concatenate(rows).astype(dtype, copy=False, casting="same_kind") if rows else np.zeros(0, dtype)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
 
 
-def _rows(finding: Any, size: int) -> pa.Table:
-    state: str | None
-    columns: dict[str, pa.Array] = {}
-    if isinstance(finding, pa.RecordBatch):
-        if finding.num_rows != size:
-            raise ValueError(f"a group of {size} rollouts needs a finding of {size} rows, got {finding.num_rows}")
-        state, columns = _KNOWN, dict(zip(finding.schema.names, finding.columns, strict=True))
-    elif isinstance(finding, Skipped):
-        state = f"{_SKIPPED}{finding.reason}"
-    elif finding is None or finding is UNKNOWN:
-        state = None if finding is None else _UNKNOWN
-    else:
-        raise TypeError(f"a finding is stored as a pyarrow.RecordBatch, got {type(finding).__name__}")
-    return pa.table({_STATE: pa.array([state] * size, pa.string()), **columns})
+def _arrays(column: pa.ChunkedArray) -> list[NDArray[Any]]:
+    """The rows of a list column, as views on one array that nobody may write to."""
+    whole = column.combine_chunks()
+    parts = whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]
+    rows: list[NDArray[Any]] = []
+    for part in parts:
+        # `values` is the whole buffer, also of a slice of the table: its offsets point to the right places in it.
+        offsets = part.offsets.to_numpy()
+        values = part.values.to_numpy()
+        rows.extend(values[start:end] for start, end in pairwise(offsets))
+    return rows
+
+
+def _strings(texts: Sequence[str | None]) -> pa.Array:
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([None if text is None else _text(text) for text in texts], pa.string())
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

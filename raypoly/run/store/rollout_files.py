@@ -9,84 +9,52 @@ rollouts/evaluation-test-step-000080.parquet   an evaluation, its results in the
     files.table(12)            # Arrow, from step-000012.parquet or from its bundle
     files.step(12)             # as it was trained on
 
-A bundle's metadata hold those of its steps' files.
+What a row holds is `_attempt_rows` and, for drafts, `_with_drafts`; `_group_of` reads it back. After a change there,
+raise `SCHEMA` (`sealed_files`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from raypoly.core.errors import CorruptData, StorageError
-from raypoly.core.values import ATTEMPT, UNKNOWN, Float64, Group
+from raypoly.core.values import ATTEMPT, UNKNOWN, Float64, Group, Labels
 from raypoly.run.store.catalogue import PREFIX, Catalogue, Span, evaluation_key, step_key
-from raypoly.run.store.checked_parquet import decode_table, encode_table, encode_tables, open_checked
-from raypoly.run.store.draft_columns import (
+from raypoly.run.store.rollout_columns import (
     attempts_alone,
+    cross_of,
     draft_columns,
     draft_of_column,
     draft_of_rows,
     drafts_alone,
     drafts_of,
-)
-from raypoly.run.store.record_encoding import runs
-from raypoly.run.store.rollout_columns import (
-    ON_DISK,
-    cross_columns,
     extra_columns,
     extra_findings,
-    finding_of_rows,
+    finding_rows,
     labels_columns,
-    migrated,
-    padded,
+    labels_of,
     rollout_columns,
     rollouts_of,
+    stacked,
     verdict_columns,
+    verdicts_of,
 )
-from raypoly.run.store.sealed_json import SCHEMA, check_schema
-from raypoly.run.store.step_records import CompletedStep, Head
+from raypoly.run.store.sealed_files import decode_table, encode_table, encode_tables, open_checked
+from raypoly.run.store.step_records import CompletedStep, Head, runs
 from raypoly.run.store.store import Store
 
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One committed evaluation."""
-
-    step: int
-    split: str
-    payload: Mapping[str, Any]
-    """Its results, as JSON values."""
-    table: pa.Table
-    """One row a sample."""
-
-
-def read_step_table(store: Store, step: int) -> tuple[pa.Table, Mapping[str, str]]:
-    """A step's own file as table and metadata. Raises `StorageError` where there is none, `CorruptData`."""
-    key = step_key(step)
-    table, metadata = _checked(store, key)
-    if metadata.get("step") != str(step):
-        raise CorruptData(f"{store.uri}/{key} holds step {metadata.get('step', '?')}.")
-    return migrated(table), metadata
-
-
-def read_evaluation(store: Store, step: int, split: str) -> Evaluation:
-    """A committed evaluation. Raises `StorageError` where there is none, `CorruptData`, `NewerSchema`."""
-    key = evaluation_key(step, split)
-    table, metadata = _checked(store, key)
-    if (metadata.get("step"), metadata.get("split")) != (str(step), split):
-        raise CorruptData(f"{store.uri}/{key} holds another evaluation than its name says.")
-    return Evaluation(step, split, json.loads(metadata["payload"]), table)
-
-
-def encode_evaluation(step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> bytes:
-    """The bytes of an evaluation's file."""
-    metadata = {"step": str(step), "split": split, "payload": json.dumps(dict(payload)), "schema": str(SCHEMA)}
-    return encode_table(table, metadata)
+BLOCK = 100
+"""The most steps in a bundle, which never crosses a multiple of this."""
+MAX_BYTES = 256 << 20
+"""The approximate size limit of a bundle, which is read whole."""
+_NO_LABELS = pa.table(labels_columns(Labels(np.zeros(0, np.int32), np.zeros(0, np.bool_), "")))
 
 
 def encode_step(completed: CompletedStep) -> bytes:
@@ -94,28 +62,32 @@ def encode_step(completed: CompletedStep) -> bytes:
     table = _attempt_rows(completed)
     if any(group.drafts for group in completed.groups):
         table = _with_drafts(table, completed)
-    return encode_table(table, {**metadata_of(Head.of(completed.applied)), "schema": str(SCHEMA)})
+    return encode_table(table, _steps_metadata([Head.of(completed.applied)]))
 
 
 def _attempt_rows(completed: CompletedStep) -> pa.Table:
-    groups = completed.groups
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    groups, step = completed.groups, completed.step
     sizes = [group.size for group in groups]
-    crossed = [group.cross_logprobs for group in groups]
+    labels = stacked([_NO_LABELS, *(finding_rows("judge", group.labels, group.size) for group in groups)])
+    crossed = [finding_rows("prompt_logprobs", group.cross_logprobs, group.size) for group in groups]
     return pa.table(
         {
-            **_places(completed.step, groups, sizes),
-            **rollout_columns(rollouts),
+            **_places(step, groups, sizes),
+            **rollout_columns([rollout for group in groups for rollout in group.rollouts]),
             **verdict_columns([verdict for group in groups for verdict in group.verdicts or ()]),
-            **labels_columns([group.labels for group in groups], sizes),
+            **_without_state(labels),
             "unjudged": pa.array(np.repeat([group.unjudged for group in groups], sizes), pa.bool_()),
-            **(cross_columns(crossed, sizes) if any(crossed) else {}),
+            **(_without_state(stacked(crossed)) if crossed else {}),
             **extra_columns(groups),
             **draft_of_column(groups),
             "reward": _numbers(completed.rewards, sizes),
             "advantage": _numbers(completed.advantages, sizes),
         }
     )
+
+
+def _without_state(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    return {name: column for name, column in columns.items() if name != "state"}
 
 
 def _with_drafts(attempts: pa.Table, completed: CompletedStep) -> pa.Table:
@@ -140,7 +112,6 @@ def _with_drafts(attempts: pa.Table, completed: CompletedStep) -> pa.Table:
 
 
 def _places(step: int, groups: Sequence[Group], sizes: Sequence[int]) -> dict[str, pa.Array]:
-    """The columns that say which rollout of which group a row is."""
     ids = [group.problem_id for group, size in zip(groups, sizes, strict=True) for _ in range(size)]
     return {
         "step": pa.array(np.full(sum(sizes), step), pa.int32()),
@@ -150,24 +121,12 @@ def _places(step: int, groups: Sequence[Group], sizes: Sequence[int]) -> dict[st
     }
 
 
-def metadata_of(head: Head) -> dict[str, str]:
-    """What a rollout file says of its step beside the rollouts."""
-    return {"step": str(head.step), "digest": head.digest, "groups": str(head.groups), "metrics": head.metrics}
-
-
-def head_of(metadata: Mapping[str, str], table: pa.Table | None = None) -> Head:
-    """The inverse of `metadata_of`; files of schema 1 leave the groups to be counted in the table."""
-    groups = metadata.get("groups") or (len(list(runs(table.column("slot")))) if table is not None else 0)
-    return Head(int(metadata["step"]), metadata["digest"], int(groups), metadata["metrics"])
-
-
-def read_head(data: bytes, step: int) -> Head:
-    """The head in a step's own file, every byte of it checked. Raises `CorruptData`, `NewerSchema`."""
-    file, metadata = open_checked(data)
-    check_schema(int(metadata.get("schema", "1")), step_key(step))
-    if metadata.get("step") != str(step):
-        raise CorruptData(f"it holds step {metadata.get('step', '?')}")
-    return head_of(metadata, None if "groups" in metadata else file.read(["slot"]))
+def _numbers(rows: Sequence[Float64], sizes: Sequence[int]) -> pa.Array:
+    """One float64 column; NaN (unknown) becomes null."""
+    if [len(row) for row in rows] != list(sizes):
+        raise ValueError(f"one number a rollout is needed: groups of {list(sizes)}, got {[len(row) for row in rows]}")
+    flat = np.concatenate([np.asarray(row, np.float64) for row in rows]) if rows else np.zeros(0)
+    return pa.array(flat, pa.float64(), from_pandas=True)
 
 
 def decode_step(table: pa.Table, head: Head) -> CompletedStep:
@@ -179,14 +138,13 @@ def decode_step(table: pa.Table, head: Head) -> CompletedStep:
 
 
 def _group_of(step: int, slot: int, rows: pa.Table) -> tuple[Group, Float64, Float64, Float64 | None]:
-    """A group with its rewards, its advantages, and those of its drafts."""
     attempts, drafts = attempts_alone(rows), drafts_alone(rows)
     group = Group(
         step,
         slot,
         rows.column("problem_id")[0].as_py(),
         rollouts_of(attempts),
-        (_parts_of(attempts) if attempts.num_rows else {}) | dict(extra_findings(drafts) if drafts.num_rows else ()),
+        (_findings_of(attempts) if attempts.num_rows else {}) | dict(extra_findings(drafts) if drafts.num_rows else ()),
         drafts_of(drafts) if drafts.num_rows else (),
         draft_of_rows(attempts),
     )
@@ -195,29 +153,10 @@ def _group_of(step: int, slot: int, rows: pa.Table) -> tuple[Group, Float64, Flo
     return group, rewards, advantages, of_drafts if len(of_drafts) and np.isfinite(of_drafts).all() else None
 
 
-def _parts_of(rows: pa.Table) -> dict[str, Any]:
-    """What the stages found out about one group."""
-    found = {stage: finding_of_rows(stage, rows) for stage in ON_DISK}
-    if found["judge"] is UNKNOWN and not rows.column("unjudged")[0].as_py():
-        found["judge"] = None  # nobody asked for labels
-    return {name: part for name, part in found.items() if part is not None} | dict(extra_findings(rows))
-
-
-def _checked(store: Store, key: str) -> tuple[pa.Table, dict[str, str]]:
-    try:
-        table, metadata = decode_table(store.read(key))
-    except CorruptData as error:
-        raise CorruptData(f"{store.uri}/{key} is damaged: {error}.") from error
-    check_schema(int(metadata.get("schema", "1")), f"{store.uri}/{key}")
-    return table, metadata
-
-
-def _numbers(rows: Sequence[Float64], sizes: Sequence[int]) -> pa.Array:
-    """One float64 column; NaN (unknown) becomes null."""
-    if [len(row) for row in rows] != list(sizes):
-        raise ValueError(f"one number a rollout is needed: groups of {list(sizes)}, got {[len(row) for row in rows]}")
-    flat = np.concatenate([np.asarray(row, np.float64) for row in rows]) if rows else np.zeros(0)
-    return pa.array(flat, pa.float64(), from_pandas=True)
+def _findings_of(rows: pa.Table) -> dict[str, Any]:
+    unjudged = UNKNOWN if rows.column("unjudged")[0].as_py() else None
+    own = {"score": verdicts_of(rows), "judge": labels_of(rows) or unjudged, "prompt_logprobs": cross_of(rows)}
+    return {name: finding for name, finding in own.items() if finding is not None} | dict(extra_findings(rows))
 
 
 def _values(column: pa.ChunkedArray) -> Float64:
@@ -225,25 +164,21 @@ def _values(column: pa.ChunkedArray) -> Float64:
     return values
 
 
-BLOCK = 100
-"""The most steps in a bundle, which never crosses a multiple of this."""
-MAX_BYTES = 256 << 20
-"""The approximate size limit of a bundle, which is read whole."""
-
-
 @dataclass(frozen=True)
-class Bundle:
-    """A bundle whose checksum holds."""
+class StepsFile:
+    """A step's own file, or a bundle, whose checksum holds."""
 
     heads: Mapping[int, Head]
-    file: Any
+    file: pq.ParquetFile
 
     @classmethod
-    def parse(cls, data: bytes, span: Span, what: str) -> Bundle:
-        """Raises `CorruptData` if it differs from what was written or holds other steps; `NewerSchema`."""
-        file, metadata = open_checked(data)
-        check_schema(int(metadata.get("schema", "1")), what)
-        heads = [head_of(entry) for entry in json.loads(metadata.get("steps", "[]"))]
+    def parse(cls, data: bytes, span: Span, what: str) -> StepsFile:
+        """Only the footer is decoded.
+
+        Raises `CorruptData` if it differs from what was written or holds other steps; `OtherSchema`.
+        """
+        file, metadata = open_checked(data, what)
+        heads = [Head(**entry) for entry in json.loads(metadata.get("steps", "[]"))]
         if [head.step for head in heads] != list(span.steps):
             raise CorruptData("it holds other steps than its name says")
         return cls({head.step: head for head in heads}, file)
@@ -253,53 +188,98 @@ class Bundle:
         return self.file.read_row_group(list(self.heads).index(step), use_threads=False)
 
 
+def read_head(data: bytes, step: int) -> Head:
+    """The head in a step's own file. Raises like `StepsFile.parse`."""
+    return StepsFile.parse(data, Span(step, step), step_key(step)).heads[step]
+
+
 def encode_bundle(files: Mapping[int, bytes]) -> bytes:
     """A bundle's bytes from the valid rollout files of consecutive steps."""
-    heads = [read_head(data, step) for step, data in files.items()]
-    metadata = {"schema": str(SCHEMA), "steps": json.dumps([metadata_of(head) for head in heads])}
-    found = (open_checked(data)[0].schema_arrow.remove_metadata() for data in files.values())
-    schema = migrated(pa.unify_schemas(found).empty_table()).schema
-    tables = (padded(migrated(decode_table(data)[0]), schema).cast(schema) for data in files.values())
-    return encode_tables(schema, tables, metadata)
+    parsed = {step: StepsFile.parse(data, Span(step, step), step_key(step)) for step, data in files.items()}
+    schema = pa.unify_schemas([each.file.schema_arrow.remove_metadata() for each in parsed.values()])
+    tables = (_padded(each.table(step), schema).cast(schema) for step, each in parsed.items())
+    return encode_tables(schema, tables, _steps_metadata([each.heads[step] for step, each in parsed.items()]))
+
+
+def _padded(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    for field in schema:
+        if field.name not in table.column_names:
+            table = table.append_column(field.name, pa.nulls(table.num_rows, field.type))
+    return table.select(schema.names)
+
+
+def _steps_metadata(heads: Sequence[Head]) -> dict[str, str]:
+    return {"steps": json.dumps([asdict(head) for head in heads])}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    step: int
+    split: str
+    payload: Mapping[str, Any]
+    """Its results, as JSON values."""
+    table: pa.Table
+    """One row a sample."""
+
+
+def encode_evaluation(step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> bytes:
+    return encode_table(table, {"step": str(step), "split": split, "payload": json.dumps(dict(payload))})
+
+
+def decode_evaluation(step: int, split: str, data: bytes, what: str) -> Evaluation:
+    """The inverse of `encode_evaluation`. Raises `CorruptData`, `OtherSchema`."""
+    table, metadata = decode_table(data, what)
+    if (metadata.get("step"), metadata.get("split")) != (str(step), split):
+        raise CorruptData("it holds another evaluation than its name says")
+    return Evaluation(step, split, json.loads(metadata["payload"]), table)
+
+
+def read_evaluation(store: Store, step: int, split: str) -> Evaluation:
+    """A committed evaluation. Raises `StorageError` where there is none, `CorruptData`, `OtherSchema`."""
+    key = evaluation_key(step, split)
+    try:
+        return decode_evaluation(step, split, store.read(key), store.place(key))
+    except CorruptData as error:
+        raise CorruptData(f"{store.place(key)} is damaged: {error}.") from error
 
 
 class RolloutFiles:
-    """Reads a run's rollouts. Keeps the last bundle, so that reading its steps one by one reads it once."""
+    """Reads a run's rollouts. Keeps the last bundle, so that reading its steps one by one reads it once.
+
+    Where there are none, `StorageError` is raised, where they are damaged, `CorruptData`; `OtherSchema`.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._last: tuple[str, Bundle] | None = None
+        self._last: tuple[str, StepsFile] | None = None
 
     def table(self, step: int) -> pa.Table:
-        """A step's rollouts, one row each.
-
-        Raises `StorageError` if there are none, `CorruptData` if they are damaged, `NewerSchema`.
-        """
-        return self._read(step)[0]
+        return self._find(step).table(step)
 
     def step(self, step: int) -> CompletedStep:
-        """A completed step, bit for bit as it was trained on. Raises like `table`."""
-        return decode_step(*self._read(step))
+        """A completed step, bit for bit as it was trained on."""
+        found = self._find(step)
+        return decode_step(found.table(step), found.heads[step])
 
-    def bundle(self, span: Span, key: str) -> Bundle:
-        """A whole bundle. Raises like `table`."""
+    def bundle(self, span: Span, key: str) -> StepsFile:
         if self._last is None or self._last[0] != key:
-            try:
-                self._last = key, Bundle.parse(self._store.read(key), span, f"{self._store.uri}/{key}")
-            except CorruptData as error:
-                raise CorruptData(f"{self._store.uri}/{key} is damaged: {error}.") from error
+            self._last = key, self._parsed(span, key)
         return self._last[1]
 
-    def _read(self, step: int) -> tuple[pa.Table, Head]:
+    def _find(self, step: int) -> StepsFile:
         if self._store.exists(step_key(step)):
             try:
-                table, metadata = read_step_table(self._store, step)
-                return table, head_of(metadata, table)
+                return self._parsed(Span(step, step), step_key(step))
             except StorageError:
                 if self._store.exists(step_key(step)):  # else a live driver has just bundled it
                     raise
         for span, key in Catalogue.of(self._store.list(f"{PREFIX}steps-")).bundles.items():
             if step in span.steps:
-                bundle = self.bundle(span, key)
-                return migrated(bundle.table(step)), bundle.heads[step]
+                return self.bundle(span, key)
         raise StorageError(f"{self._store.uri} has no rollouts of step {step}.")
+
+    def _parsed(self, span: Span, key: str) -> StepsFile:
+        try:
+            return StepsFile.parse(self._store.read(key), span, self._store.place(key))
+        except CorruptData as error:
+            raise CorruptData(f"{self._store.place(key)} is damaged: {error}.") from error

@@ -1,10 +1,7 @@
-"""A checkpoint's shards: every rank of a learner writes its own straight to the store, and reads them back.
+"""Shards of a checkpoint: every rank of a learner writes its own straight to the store, and reads them back.
 
-    writer = ShardWriter(store.location, options, step=10, epoch=2, ranks=4)     # picklable: goes to each rank
-    shards = writer.write(rank, [("optimizer.safetensors", data), ...])          # the manifest's entries
-
-A file's name holds the rank and the epoch of its driver. A rank of an overtaken driver therefore writes other files,
-which no manifest names. They are removed with the next checkpoint.
+writer = ShardWriter(store.location, options, step=10, epoch=2, ranks=4)     # picklable: goes to each rank
+shards = writer.write(rank, [("optimizer.safetensors", data), ...])          # the manifest's entries
 """
 
 from __future__ import annotations
@@ -25,13 +22,10 @@ WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class Shard:
-    """One committed file of one rank."""
-
     rank: int
     part: str
     """The rank's name for it: `optimizer.safetensors`."""
     name: str
-    """The file's name in the checkpoint's folder."""
     sha256: str
     bytes: int
     tensors: tuple[str, ...] = ()
@@ -40,8 +34,6 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardWriter:
-    """Where the ranks write one checkpoint."""
-
     location: Location
     options: StorageOptions
     step: int
@@ -73,8 +65,6 @@ class ShardWriter:
 
 @dataclass(frozen=True)
 class ShardReader:
-    """Where the ranks find one checkpoint."""
-
     location: Location
     options: StorageOptions
     step: int
@@ -83,7 +73,7 @@ class ShardReader:
     shards: tuple[Shard, ...]
 
     def share(self, rank: int, ranks: int) -> tuple[Mapping[str, bytes], ...]:
-        """The parts for one of any number of ranks: every writer's parts go to one reader. Raises as `read`."""
+        """A reading rank's parts; every writer's go to one reader. Raises as `read`."""
         return tuple(self.read(writer) for writer in range(rank, self.ranks, ranks))
 
     def read(self, rank: int) -> Mapping[str, bytes]:
@@ -100,19 +90,18 @@ class ShardReader:
 
 
 def checkpoint_folder(step: int) -> str:
-    """The prefix of a checkpoint's keys."""
     return f"checkpoints/step-{step:06d}/"
 
 
 def shard_name(part: str, epoch: int, rank: int) -> str:
     """`optimizer.safetensors` to `optimizer-epoch-000002-rank-00000.safetensors`."""
+    # With the epoch in its name, a late file of an overtaken driver's rank is named by no manifest, and does no harm.
     stem, _, ending = part.rpartition(".")
     return f"{stem}-epoch-{epoch:06d}-rank-{rank:05d}.{ending}"
 
 
 def read_header(data: bytes) -> dict[str, dict[str, Any]]:
-    """What a safetensors file says of each tensor, in the file's order: `dtype`, `shape`, `data_offsets`.
-
-    It is JSON after its length, 8 bytes little-endian."""
+    """`dtype`, `shape`, `data_offsets` of each tensor in a safetensors file, in its order."""
+    # The header is JSON after its length, 8 bytes little-endian.
     length = int.from_bytes(data[:8], "little")
     return {name: said for name, said in json.loads(data[8 : 8 + length]).items() if name != "__metadata__"}

@@ -1,123 +1,285 @@
-"""The store: immutable objects under keys, durable when `commit` returns, on any kind of storage.
+"""The store: a run's immutable objects under keys, durable when `commit` returns, on any kind of storage.
 
-A key is a relative path with forward slashes (`rollouts/step-000012.parquet`); no part of it starts with a dot.
+A key is a relative path with forward slashes (`rollouts/step-000012.parquet`); no part of it starts with a dot. A kind
+of storage adds the requests at the end of `Store`; the promises are kept here.
 """
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import itertools
 import logging
+import os
+import shutil
+import sys
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self, TypeVar
 
-from raypoly.run.store.location import Location
+from raypoly.core.errors import StorageError
+from raypoly.run.store.lease import is_alive
+from raypoly.run.store.location import Location, StorageOptions
 
 logger = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
 DAMAGED = "damaged/"
 """The prefix that damaged objects are moved to. They are never deleted."""
+PART = 8 << 20
+"""The most bytes that one of several requests moves, so that its time is bounded however large the object is."""
+_FIRST_PATIENCE = 15.0
+"""Seconds for the very first request, so that a wrong address is found soon."""
+_AGAIN = "run the same command again when it is back"
 
 
 @dataclass(frozen=True)
 class DamagedObject:
-    """One quarantined object, whose content can't be trusted."""
-
     key: str
-    """Its key before."""
     moved_to: str
-    """Its key now, under `damaged/`."""
     reason: str
-    """One sentence for a person."""
+
+
+class RequestFailed(Exception):
+    """A request failed. It may or may not have taken effect."""
+
+    def __init__(self, reason: str, hint: str = "", transient: bool = True) -> None:
+        """`hint`: what the user can do. `transient`: whether the same request may succeed later."""
+        super().__init__(reason)
+        self.reason, self.hint, self.transient = reason, hint, transient
+
+
+class NoCondition(Exception):
+    """The storage has no writes that only create an object."""
 
 
 class Store(ABC):
-    """One run's objects. If the storage fails, a method raises `StorageError`, and nothing committed is lost."""
+    """One run's objects. Where the storage fails, a method raises `StorageError`, and nothing committed is lost."""
 
-    def __init__(self, location: Location, workspace: Path) -> None:
+    conditional = True
+    """Whether the storage itself decides which of several processes creates an object."""
+    one_request = sys.maxsize
+    """The most bytes of an object that one request writes, so that it can be a request that only creates."""
+
+    def __init__(self, location: Location, workspace: Path, options: StorageOptions | None = None) -> None:
         self.location = location
         self.workspace = workspace
-        """A folder on this machine, named like the run, for files that are written piece by piece.
-
-        It is the run folder itself if that is local, else a folder in the scratch, which may be lost with the machine.
-        """
+        """For files that are written piece by piece: the run folder if it is local, else one in the scratch."""
+        self.options = options or StorageOptions()
         self.damaged: list[DamagedObject] = []
-        """The objects that this process has quarantined, for the report to the user."""
+        self.fence: Callable[[], None] = lambda: None
+        """Called before each request that changes something; raises if this process may not write."""
+        self._reached = False
+        self._fetched = workspace / f"fetched-{os.getpid()}"
 
     @property
     def uri(self) -> str:
-        """The path or URI, for people and for `open_store`."""
         return str(self.location)
 
     def place(self, key: str) -> str:
         """An object's full path or URI, for messages."""
-        return f"{self.location.plain}/{key}"
+        return f"{self.location.plain}/{key}".rstrip("/")
 
-    @abstractmethod
+    def with_options(self, options: StorageOptions) -> Self:
+        """The same place under other options, without a fence."""
+        other = copy.copy(self)
+        other.options, other.fence = options, lambda: None
+        return other
+
     def commit(self, key: str, data: bytes) -> None:
         """Make `data` the object `key`. It is whole and durable on return; before that it does not exist.
 
-        Committing the same bytes again does nothing. Raises `StorageError` if the key holds other bytes: an object
-        never changes.
+        The same bytes may be committed again. Raises `StorageError` if the key holds others: an object never changes.
         """
+        if len(data) <= self.one_request:
+            taken = not self.create(key, data)
+        elif taken := self.exists(key):
+            taken = self.digest(key)[0] != hashlib.sha256(data).hexdigest()
+        else:  # in parts: only the lease and a manifest's checksum protect it from other writers
+            self.put_mutable(key, data)
+        if taken:
+            raise StorageError(
+                f"{self.place(key)} is committed with other content and can't be replaced: this is a bug."
+            )
 
-    @abstractmethod
-    def put_mutable(self, key: str, data: bytes) -> None:
-        """Replace a derived file (a summary, a report) whole: a reader sees the old content or the new."""
+    def create(self, key: str, data: bytes) -> bool:
+        """Create an object. Whether `key` holds `data` now; False if it held something else."""
+        check_key(key)
+        return self._do("written", key, lambda: self._created(key, data), changes=True)
 
-    @abstractmethod
-    def put_mutable_file(self, key: str, source: Path) -> None:
-        """`put_mutable` of a local file's content without holding it in memory."""
+    def put_mutable(self, key: str, content: bytes | Path) -> None:
+        """Replace a derived file (a summary, a report) whole, by bytes or by a local file's content."""
+        check_key(key)
+        self._do("written", key, lambda: self._put(key, content), changes=True)
 
-    @abstractmethod
     def read(self, key: str) -> bytes:
         """The object's content, unchecked. Raises `StorageError` if it is missing."""
+        return self._do("read", check_key(key), lambda: self._get(key))
 
-    @abstractmethod
     def digest(self, key: str) -> tuple[str, int]:
-        """SHA-256 (hex) and length in bytes of an object's content, never held in memory whole. Raises as `read`."""
+        """SHA-256 (hex) and length in bytes of an object, never held in memory whole. Raises as `read`."""
+        sha, size = hashlib.sha256(), 0
+        for part in self._read_parts(check_key(key)):
+            sha.update(part)
+            size += len(part)
+        return sha.hexdigest(), size
 
-    @abstractmethod
     def list(self, prefix: str = "") -> tuple[str, ...]:
         """The keys that start with `prefix`, sorted, without half-written files."""
+        folder = prefix[: prefix.rfind("/") + 1]
+        return tuple(sorted(key for key in self._listed(folder) if key.startswith(prefix)))
 
-    @abstractmethod
     def peek(self) -> tuple[str, ...]:
         """The names of objects and folders at the top, sorted, by one request however large the run is."""
+        return self._do("listed", "", lambda: tuple(sorted(self._names())))
 
-    @abstractmethod
     def exists(self, key: str) -> bool:
-        """Whether an object is there under this key."""
+        return self._do("read", check_key(key), lambda: self._size(key)) is not None
 
-    @abstractmethod
     def delete(self, key: str) -> None:
-        """Remove an object whose content is committed elsewhere (journal objects of a sealed step, old checkpoints)."""
+        """Remove an object whose content is committed elsewhere; it may be gone already."""
+        self._do("deleted", check_key(key), lambda: self._delete(key), changes=True)
 
-    @abstractmethod
     def fetch(self, key: str) -> Path:
-        """The path on this machine of an object, or of a folder of objects, for code that reads from a path.
+        """The path on this machine of an object, or of a folder (ends in a slash), for code that reads from a path.
 
-        A local store gives its own file, a remote one makes a copy in the scratch, which the caller has to check. A
-        folder's name ends in a slash. Raises `StorageError` if an object is missing.
+        A remote store makes a copy in the scratch, which the caller has to check. Raises `StorageError` if missing.
         """
+        names = self._listed(key) if key.endswith("/") else (check_key(key),)
+        if not names:
+            raise StorageError(f"{self.place(key)} could not be read: it is missing.")
+        for name in names:
+            self._download(name, self._fetched / name)
+        return self._fetched / key
 
-    @abstractmethod
     def clean(self) -> None:
-        """Remove half-written files of dead writers. The lease's owner calls it once."""
+        """Remove what dead processes left half-written or copied. The lease's owner calls it once."""
+        for folder in self.workspace.glob("fetched-*"):
+            pid = folder.name.removeprefix("fetched-")
+            if pid.isdecimal() and not is_alive(int(pid)):
+                shutil.rmtree(folder, ignore_errors=True)
 
-    def quarantine(self, key: str, reason: str) -> DamagedObject:
+    def quarantine(self, key: str, reason: str) -> None:
         """Move a damaged object under `damaged/`, log it, and remember it in `self.damaged`."""
         names = (f"{DAMAGED}{key}" + (f".{n}" if n else "") for n in itertools.count())
         target = next(name for name in names if not self.exists(name))
         self._move(key, target)
-        found = DamagedObject(key, target, reason)
-        self.damaged.append(found)
+        self.damaged.append(DamagedObject(key, target, reason))
         logger.warning("%s is damaged (%s): moved to %s, going on without it", key, reason, target)
-        return found
+
+    def _move(self, key: str, target: str) -> None:
+        self._do("moved", key, lambda: self._copy(key, target), changes=True)
+        self._do("moved", key, lambda: self._delete(key), changes=True)
+
+    def _created(self, key: str, data: bytes) -> bool:
+        # Without conditional writes: look, then write. The lease ensures that nobody else writes.
+        if self.conditional:
+            try:
+                if self._create(key, data):
+                    return True
+            except NoCondition as error:
+                logger.warning("%s has no conditional writes (%s): looking before writing", self.uri, error)
+                self.conditional = False
+        try:
+            # The answer of an earlier try may have been lost: then the object is there, with our own bytes.
+            return self._get(key) == data
+        except FileNotFoundError as error:
+            if self.conditional:  # it was deleted, or is being written, between the two requests
+                raise RequestFailed("it was there and then was not") from error
+        self.fence()  # again, since the look took some time
+        self._put(key, data)
+        return True
+
+    def _read_parts(self, key: str) -> Iterator[bytes]:
+        size = self._do("read", key, lambda: self._size(key))
+        if size is None:
+            raise StorageError(f"{self.place(key)} could not be read: it is missing.")
+        for start in range(0, size, PART):
+            end = min(start + PART, size)
+            yield self._do("read", key, lambda start=start, end=end: self._get(key, start, end))  # type: ignore[misc]
+
+    def _download(self, key: str, path: Path) -> None:
+        aside = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with aside.open("wb") as file:
+                for part in self._read_parts(key):
+                    file.write(part)
+            aside.replace(path)
+        except OSError as error:
+            reason = error.strerror or error
+            raise StorageError(f"{path} could not be written ({reason}); free space, or set run.scratch.") from error
+
+    def _listed(self, folder: str) -> tuple[str, ...]:
+        return self._do("listed", folder, lambda: tuple(self._keys(folder)))
+
+    def _do(self, verb: str, key: str, request: Callable[[], _T], changes: bool = False) -> _T:
+        """The request's result. A transient failure is repeated, with growing waits, for `options.patience` seconds."""
+        patience = self.options.patience if self._reached else min(self.options.patience, _FIRST_PATIENCE)
+        started, wait, warned = time.monotonic(), 0.1, False
+        while True:
+            if changes:  # before each try: this process may have been overtaken while it waited
+                self.fence()
+            try:
+                result = request()
+            except FileNotFoundError as error:
+                raise StorageError(f"{self.place(key)} could not be {verb}: it is missing.") from error
+            except (RequestFailed, OSError) as error:
+                failure = error if isinstance(error, RequestFailed) else self._explain(error)
+                waited = time.monotonic() - started
+                if not failure.transient or waited + wait > patience:
+                    hint = failure.hint or f"tried for {waited:.0f} s; {_AGAIN}"
+                    raise StorageError(f"{self.place(key)} could not be {verb} ({failure.reason}); {hint}.") from error
+                if not warned:
+                    logger.warning("%s could not be %s (%s): trying again", self.place(key), verb, failure.reason)
+                warned = True
+                time.sleep(wait)
+                wait = min(2 * wait, 10.0)
+            else:
+                self._reached = True
+                return result
+
+    def _explain(self, error: OSError) -> RequestFailed:
+        lasting = isinstance(error, PermissionError)
+        reason = " ".join(str(error).split())[:200]
+        return RequestFailed(reason, "make it readable and writable" if lasting else "", transient=not lasting)
+
+    # The requests: no retries, no further promises. Each may raise `RequestFailed` or `OSError`.
 
     @abstractmethod
-    def _move(self, key: str, target: str) -> None:
-        """Give an object another key, which is not in use."""
+    def _create(self, key: str, data: bytes) -> bool:
+        """Write an object if there is none; False if there is one. Raises `NoCondition`."""
+
+    @abstractmethod
+    def _put(self, key: str, content: bytes | Path) -> None:
+        """Write an object whole, replacing any other."""
+
+    @abstractmethod
+    def _get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        """An object's content, or bytes `start` to `end` of it. Raises `FileNotFoundError`."""
+
+    @abstractmethod
+    def _size(self, key: str) -> int | None:
+        """An object's length in bytes; None if there is none."""
+
+    @abstractmethod
+    def _keys(self, folder: str) -> Iterable[str]:
+        """The keys below a folder (ends in a slash, or is empty), in any order."""
+
+    @abstractmethod
+    def _names(self) -> Iterable[str]:
+        """The names of the objects and folders at the top."""
+
+    @abstractmethod
+    def _delete(self, key: str) -> None:
+        """Remove an object; it may be gone already."""
+
+    def _copy(self, key: str, target: str) -> None:
+        """Give an object's content a second key. Raises `FileNotFoundError`."""
+        self._put(target, self._get(key))
 
 
 def check_key(key: str) -> str:
@@ -125,3 +287,13 @@ def check_key(key: str) -> str:
     if not all(part and part[0] != "." for part in key.split("/")):
         raise ValueError(f"{key!r} is no key: give a relative path whose parts don't start with a dot.")
     return key
+
+
+def in_parts(content: bytes | Path) -> Iterator[bytes]:
+    if isinstance(content, Path):
+        with content.open("rb") as file:
+            while part := file.read(PART):
+                yield part
+    else:
+        view = memoryview(content)
+        yield from (bytes(view[start : start + PART]) for start in range(0, len(view), PART))

@@ -112,17 +112,6 @@ def test_any_other_difference_is_refused_with_key_old_and_new_value(tmp_path: Pa
     assert "run.fresh=true" in str(refused.value)
 
 
-@pytest.mark.parametrize(("section", "key", "earlier"), [("scorer", "memory_mib", 256), ("train", "compile", False)])
-def test_a_run_that_began_with_an_earlier_default_goes_on_with_today_s(
-    tmp_path: Path, section: str, key: str, earlier: Any
-) -> None:
-    run = {"dir": str(tmp_path / "mine")}
-    start_and_end(resolve_run(config(run=run, **{section: {key: earlier}})))
-    assert [change.key for change in resolve_run(config(run=run)).changes] == [f"{section}.{key}"]
-    with pytest.raises(UsageError, match=rf"{section}\.{key} is .* now and was"):
-        resolve_run(config(run=run, **{section: {key: 999 if section == "scorer" else True}}))
-
-
 def test_fresh_starts_beside_and_deletes_nothing(runs: Path) -> None:
     names = []
     for _ in range(3):

@@ -12,7 +12,7 @@ import pytest
 
 from raypoly.cli import main
 from raypoly.run.store import acquire_lease, open_store
-from raypoly.run.store.open_store import LeaseState
+from raypoly.run.store.lease import LeaseState
 from tests.support import run_with_history as made
 from tests.support.faulty_server import Server, running
 from tests.support.local_driver import LocalDriver, wait_for

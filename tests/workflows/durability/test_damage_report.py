@@ -9,7 +9,7 @@ import pytest
 from raypoly.analysis.reports.run_page import write_report
 from raypoly.analysis.run import Run
 from raypoly.run.run_identity import resolve_run
-from raypoly.run.store.sealed_json import unseal
+from raypoly.run.store.sealed_files import unseal
 from tests.support.run_with_history import completed_step, config_of
 from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.history import History

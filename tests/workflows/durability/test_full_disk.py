@@ -18,7 +18,7 @@ import pytest
 
 from raypoly import Run
 from raypoly.run.store import open_store
-from raypoly.run.store.record_encoding import decode
+from raypoly.run.store.step_records import decode
 from tests.support.commit_watcher import CommitWatcher
 from tests.support.local_driver import LocalDriver
 from tests.support.ray_machines import Machines

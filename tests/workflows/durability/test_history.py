@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from raypoly.core.errors import CorruptData
 from raypoly.run.store import Lease, acquire_lease, open_store
-from raypoly.run.store.catalogue import completed_steps
+from raypoly.run.store.catalogue import completed_steps, index_spans
 from raypoly.run.store.local_store import LocalStore
 from raypoly.run.store.rollout_files import RolloutFiles
-from raypoly.run.store.step_index import index_spans
 from tests.support.run_with_history import completed_step, results_of, row_of, same_step, table_of
 from tests.support.stopping_disk import QuickDisk
 from workflows.durability.history import History

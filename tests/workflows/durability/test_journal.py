@@ -128,8 +128,9 @@ def test_rollout_file_is_read_by_pyarrow_alone(store: Store, lease: Lease) -> No
     assert table.schema.field("tokens").type == pa.list_(pa.int32())
     assert table.schema.field("logprobs").type == pa.list_(pa.float32())
     metadata = pq.read_metadata(place(store, "rollouts/step-000007.parquet")).metadata
-    assert metadata[b"digest"] == b"ab12"
-    assert json.loads(metadata[b"metrics"]) == METRICS
+    (head,) = json.loads(metadata[b"steps"])
+    assert (head["step"], head["digest"], head["groups"]) == (7, "ab12", 3)
+    assert json.loads(head["metrics"]) == METRICS
 
 
 def test_step_is_not_compacted_before_its_update_is_committed(store: Store, lease: Lease) -> None:

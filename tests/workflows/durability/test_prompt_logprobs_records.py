@@ -1,4 +1,4 @@
-"""Log-probabilities across prompts are kept bit by bit from their commit to the bundle; older files have none."""
+"""Log-probabilities across prompts are kept bit by bit from their commit to the bundle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from raypoly.core.values import Group
 from raypoly.run.store import Applied, Lease, StageFinding, Store
-from raypoly.run.store.record_encoding import decode, encode
 from raypoly.run.store.rollout_files import RolloutFiles
 from raypoly.run.store.step_records import CompletedStep, Record, assemble
 from tests.support.sample_groups import make_crossed, make_group, same_group, stages
@@ -81,14 +80,3 @@ def test_a_bundle_takes_steps_with_and_without_them(store: Store, lease: Lease, 
 def test_a_run_without_them_keeps_no_column_of_them(store: Store, lease: Lease) -> None:
     History(store, lease).add(completed(0, [make_group(0, 0, 4)]))
     assert not {"own_prompt", "cross_logprobs"} & set(RolloutFiles(store).table(0).column_names)
-
-
-def test_objects_of_schema_2_are_read(store: Store, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = make_group(3, 1, 2)
-    monkeypatch.setattr("raypoly.run.store.record_encoding.SCHEMA", 2)
-    monkeypatch.setattr("raypoly.run.store.rollout_files.SCHEMA", 2)
-    data = encode(3, 1, records(group))
-    History(store, lease).add(completed(0, [make_group(0, 0, 2)]))
-    monkeypatch.undo()
-    assert same_group(assemble(3, decode(3, 1, data)).groups[1], group)
-    assert Journal(store, lease).load_step(0).groups[0].cross_logprobs is None

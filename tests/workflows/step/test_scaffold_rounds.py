@@ -19,8 +19,7 @@ from raypoly.core.settings import load
 from raypoly.core.values import Draft, Float64, Group, Int32, Problem, Rollout, TestSuite, Verdict
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import named_scaffolds
-from raypoly.run.store.record_encoding import decode, encode
-from raypoly.run.store.step_records import CompletedStep, Drafted
+from raypoly.run.store.step_records import CompletedStep, Drafted, decode, encode
 from tests.support.timed_run import close_run
 from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import Recorder, Sampler, open_virtual, stopped_after

@@ -26,7 +26,7 @@ from raypoly.core.config import Config
 from raypoly.core.errors import Infra, Unknown, UsageError
 from raypoly.core.plugins import load_plugin
 from raypoly.core.values import UNKNOWN, Group, Problem, Skipped
-from raypoly.run.store.rollout_columns import ON_DISK, of_drafts
+from raypoly.run.store.rollout_columns import OWN_COLUMNS, of_drafts
 from raypoly.run.store.step_records import Record, StageFinding
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.step.services import Services
@@ -40,7 +40,7 @@ KNOWN = {
     "gate": "workflows.step.stages.gate_stage:GateStage",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
-_TAKEN = {"generated", "applied", "slot", *ON_DISK.values(), *(field.name for field in fields(ScoredGroup))}
+_TAKEN = {"generated", "applied", "slot", *(field.name for field in fields(ScoredGroup))}
 """Names that journal objects, or objectives, use for something else."""
 
 
@@ -154,7 +154,7 @@ class StageRunner:
             except Unknown:
                 return UNKNOWN
             except Infra as error:
-                if stage.name in ON_DISK:
+                if stage.name in OWN_COLUMNS:
                     raise
                 return Skipped(" ".join(str(error).split()))
         return _decoded(stage, _encoded(stage, group, finding))  # what is used is what is kept

@@ -30,9 +30,8 @@ from raypoly.data.formats import read_problems
 from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems, with_public_tests
 from raypoly.run.run_files import EVALUATIONS
 from raypoly.run.store.catalogue import PREFIX, Catalogue, step_key
-from raypoly.run.store.checked_parquet import decode_table
 from raypoly.run.store.rollout_files import read_evaluation
-from raypoly.run.store.sealed_json import unseal
+from raypoly.run.store.sealed_files import decode_table, unseal
 from raypoly.run.store.step_records import CompletedStep
 from raypoly.verifier.score_programs import by_id
 
@@ -124,7 +123,7 @@ def parts_of(run: Run) -> list[StoredPart]:
 def read_part(run: Run, part: StoredPart) -> tuple[list[StoredGroup], Mapping[str, Any]]:
     """The groups of a step or an evaluation, in its order, and the numbers that the run reported of it.
 
-    Raises `StorageError` where its file is gone, `CorruptData`, `NewerSchema`.
+    Raises `StorageError` where its file is gone, `CorruptData`, `OtherSchema`.
     """
     if part.training:
         completed = run.completed(part.step)
@@ -132,7 +131,7 @@ def read_part(run: Run, part: StoredPart) -> tuple[list[StoredGroup], Mapping[st
     if part.key.startswith(PREFIX):
         found = read_evaluation(run.store, part.step, part.split)
         return list(_read_evaluated(part, found.table)), found.payload
-    table, _ = decode_table(run.store.read(part.key))
+    table, _ = decode_table(run.store.read(part.key), run.store.place(part.key))
     results = part.key.removesuffix(".parquet") + ".json"
     return list(_read_evaluated(part, table)), unseal(run.store.read(results), run.store.place(results))
 

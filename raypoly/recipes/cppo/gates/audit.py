@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from raypoly.core.errors import CorruptData, UsageError
 from raypoly.recipes.cppo.gates.validation import auc
-from raypoly.run.store.sealed_json import unseal
+from raypoly.run.store.sealed_files import unseal
 
 AUDIT_KEY = "audit.json"
 """The sealed file in the folder of a run that audits."""

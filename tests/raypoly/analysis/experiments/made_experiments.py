@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from raypoly.analysis.experiments.experiment_config import ExperimentConfig, loa
 from raypoly.analysis.experiments.planned_runs import PlannedRun, plan_runs
 from raypoly.analysis.experiments.run_result import STRATEGIES, RunResult
 from raypoly.recipes.cppo.gates.audit import AUDIT_KEY, PlanAudit
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import seal
 from tests.support import finished_run
 
 ARMS = """
@@ -49,7 +48,7 @@ def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None, audit:
     if not run.steps:
         kept = [evaluation for evaluation in summary["evaluations"] if evaluation["step"] == 0]
         summary |= {"steps": 0, "evaluations": kept if run.kind == "evaluate" else []}
-    (made / "summary.json").write_text(json.dumps(summary))
+    finished_run.write_summary(made, summary)
     if run.kind == "audit":
         (made / AUDIT_KEY).write_bytes(seal(audit.values))
 

@@ -22,6 +22,7 @@ from raypoly.core.version import __version__
 from raypoly.run.store.catalogue import evaluation_key
 from raypoly.run.store.rollout_files import encode_evaluation
 from tests.raypoly.analysis.experiments.made_experiments import ARMS, experiment, finish, runs_of
+from tests.support.finished_run import write_summary
 from tests.support.scored_run import as_scored, evaluation_table
 
 MARKER, OTHER = place_marker("experiment", "mine"), place_marker("experiment", "other")
@@ -94,7 +95,7 @@ def test_results_hold_the_numbers_of_each_problem_and_older_files_stay_readable(
         each["pass_at_k"] |= {"1": 5 / 8, "4": 1.0, "8": 1.0}
         each["strategies_correct"] = 2.0
     first = next(each for each in summary["evaluations"] if each["split"] == "test")
-    (run / "summary.json").write_text(json.dumps({**summary, "evaluations": [first | said, *summary["evaluations"]]}))
+    write_summary(run, {**summary, "evaluations": [first | said, *summary["evaluations"]]})
     rows = (run / "metrics.jsonl").read_text().splitlines()
     rows[-1] = json.dumps({**json.loads(rows[-1]), "weight_digest": "beef"})
     (run / "metrics.jsonl").write_text("\n".join(rows) + "\n")

@@ -19,7 +19,7 @@ from raypoly.analysis.reports.comparison_tables import comparison_text
 from raypoly.analysis.reports.experiment_report import RESULTS, TABLE, write_experiment_report
 from raypoly.core import settings
 from raypoly.core.errors import RaypolyError, UsageError
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import seal
 from tests.raypoly.analysis.experiments.made_experiments import (
     PASSES,
     REFUSED,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from raypoly.analysis.reports.run_page import write_report
 from raypoly.core.errors import UsageError
 from raypoly.core.visible_text import html_text
 from raypoly.run.run_files import EVALUATIONS
-from raypoly.run.store.sealed_json import seal
-from tests.support.finished_run import write_finished_run
+from raypoly.run.store.sealed_files import seal
+from tests.support.finished_run import write_finished_run, write_summary
 from tests.support.long_run import as_planned, write_long_run
 
 
@@ -161,7 +160,7 @@ def test_what_evaluate_measured_later_is_a_table(tmp_path: Path) -> None:
 
 def test_a_run_that_has_not_ended_is_said_and_the_others_are_compared(tmp_path: Path) -> None:
     a, b, c = (write_long_run(tmp_path / name, "grpo", f"train.lr=0.{i}1") for i, name in enumerate("abc"))
-    (c / "summary.json").write_text(json.dumps({"steps": 4, "state": "running", "evaluations": []}))
+    write_summary(c, {"steps": 4, "state": "running", "evaluations": []})
     said = said_of(a, b, c)
     assert "In pass@1, grpo, train.lr=0.11 ends" in said
     assert "c has done 4 of 4 steps. Differences are of finished runs alone." in said

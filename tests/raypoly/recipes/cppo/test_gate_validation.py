@@ -10,7 +10,7 @@ import pytest
 
 from raypoly.recipes.cppo.gates.audit import AUDIT_KEY, PlanAudit
 from raypoly.recipes.cppo.gates.validation import GateValidation
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import seal
 from tests.support.worked_numbers import worked_cases
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow.fs as pafs
 import pytest
 
-from raypoly.run.store import Store, open_store
-from raypoly.run.store.filesystem_backend import FilesystemBackend
+from raypoly.core.errors import LeaseHeld
+from raypoly.run.store import Store, acquire_lease, open_store
+from raypoly.run.store.arrow_store import ArrowStore
 from raypoly.run.store.location import Location, StorageOptions
-from raypoly.run.store.remote_store import RemoteStore
 from tests.support.s3_server import S3Server
 
 Open = Callable[[], Store]
@@ -35,11 +35,8 @@ def open_s3(s3_location: Location, options: StorageOptions) -> Open:
 
 @pytest.fixture
 def open_pyarrow(tmp_path: Path, options: StorageOptions) -> Open:
-    def opened() -> Store:
-        below = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
-        return RemoteStore(Location("hdfs", "cluster", "run"), FilesystemBackend(below, "run"), options)
-
-    return opened
+    location = Location("file", "", str(tmp_path / "run"))
+    return lambda: ArrowStore(location, options)
 
 
 @pytest.fixture
@@ -56,3 +53,28 @@ def reopen(request: pytest.FixtureRequest) -> Open:
 @pytest.fixture
 def store(reopen: Open) -> Store:
     return reopen()
+
+
+def race(reopen: Callable[[], Store], drivers: int) -> list[str]:
+    """What became of so many drivers that start at once: `refused`, or an epoch. Each holds until all have ended."""
+    gate, outcomes = threading.Barrier(drivers), []
+    leases = []
+
+    def drive() -> None:
+        store = reopen()
+        gate.wait()
+        try:
+            leases.append(acquire_lease(store, "racer"))
+        except LeaseHeld:
+            outcomes.append("refused")
+        else:
+            outcomes.append(f"epoch {leases[-1].epoch}")
+
+    threads = [threading.Thread(target=drive) for _ in range(drivers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for lease in leases:
+        lease.release()
+    return outcomes

@@ -77,7 +77,7 @@ def test_derived_file_is_replaced_whole(store: Store) -> None:
 def test_derived_file_is_replaced_by_a_local_one(store: Store, tmp_path: Path, size: int) -> None:
     (tmp_path / "source").write_bytes(b"ab" * (size // 2))
     store.put_mutable("data/train.jsonl", b"old")
-    store.put_mutable_file("data/train.jsonl", tmp_path / "source")
+    store.put_mutable("data/train.jsonl", tmp_path / "source")
     assert store.read("data/train.jsonl") == b"ab" * (size // 2)
 
 

@@ -29,11 +29,6 @@ def test_nothing_is_left_beside_an_object(store: Store) -> None:
     assert [path.name for path in store.workspace.iterdir()] == ["a"]
 
 
-def test_missing_object_is_named(store: Store) -> None:
-    with pytest.raises(StorageError, match=r"rollouts/x could not be read \(No such file or directory\)"):
-        store.read("rollouts/x")
-
-
 def test_file_uri_and_home_are_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert open_store(f"file://{tmp_path}/a").uri == f"{tmp_path}/a"

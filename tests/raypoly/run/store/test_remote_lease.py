@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.core.errors import LeaseHeld, StaleEpoch, StorageError
+from raypoly.core.errors import StaleEpoch, StorageError
 from raypoly.run.store import Store, acquire_lease, open_store
 from raypoly.run.store.location import Location, StorageOptions
-from raypoly.run.store.remote_store import RemoteStore
+from tests.raypoly.run.store.conftest import race
 from tests.support.s3_server import Fault, Request, S3Server
 
 TIMEOUT = 3.0
@@ -78,16 +78,6 @@ def commit_in(process: subprocess.Popen[str]) -> str:
     return line_of(process)
 
 
-def test_second_start_is_refused_with_the_holders_name(
-    start: Callable[[], subprocess.Popen[str]], store: Store
-) -> None:
-    holder = start()
-    assert line_of(holder) == "1"
-    with pytest.raises(LeaseHeld, match=rf"held by pid {holder.pid} on host \S+ since \S+ \(raypoly train\): wait"):
-        acquire_lease(store)
-    assert commit_in(holder) == "committed"
-
-
 def test_dead_holder_of_this_machine_is_followed_at_once(
     s3: S3Server, start: Callable[[], subprocess.Popen[str]], store: Store
 ) -> None:
@@ -100,22 +90,6 @@ def test_dead_holder_of_this_machine_is_followed_at_once(
     assert lease.epoch == 2
     assert s3.count("GET", "beat-000001") <= 1  # no waiting for signs of life
     lease.release()
-
-
-def test_lease_given_back_is_taken_at_once_and_writes_nothing_more(s3: S3Server, reopen: Callable[[], Store]) -> None:
-    store = reopen()
-    lease = acquire_lease(store)
-    store.commit("a", b"")
-    lease.release()
-    with pytest.raises(StaleEpoch, match="given back"):
-        lease.check()
-    with pytest.raises(StaleEpoch, match="given back"):
-        store.commit("b", b"")
-    s3.requests.clear()
-    after = acquire_lease(reopen())
-    assert after.epoch == 2
-    assert s3.count("GET", "beat-000001") <= 1
-    after.release()
 
 
 def test_check_costs_no_request_while_the_heartbeat_is_fresh(s3: S3Server, store: Store) -> None:
@@ -227,47 +201,10 @@ def test_without_conditional_writes_still_exactly_one_holds(
     assert sorted(outcome if outcome == "refused" else "holds" for outcome in outcomes) == ["holds", *["refused"] * 3]
 
 
-@pytest.mark.parametrize("kind", ["local", "s3"])
-def test_of_two_starts_at_the_same_instant_exactly_one_holds_a_hundred_times(
-    s3: S3Server, tmp_path: Path, kind: str
-) -> None:
-    for n in range(100):
-        place = str(tmp_path / f"run-{n}") if kind == "local" else s3.uri(f"{tmp_path.name}/race-{n}")
-        options = StorageOptions(timeout=TIMEOUT, scratch=tmp_path / "scratch")
-        outcomes = race(lambda place=place, options=options: open_store(place, options), 2)
-        assert sorted(outcome == "refused" for outcome in outcomes) == [False, True], (n, outcomes)
-
-
-def race(reopen: Callable[[], Store], drivers: int) -> list[str]:
-    """What became of so many drivers that start at once: `refused`, or an epoch. Each holds until all have ended."""
-    gate, outcomes = threading.Barrier(drivers), []
-    leases = []
-
-    def drive() -> None:
-        store = reopen()
-        gate.wait()
-        try:
-            leases.append(acquire_lease(store, "racer"))
-        except LeaseHeld:
-            outcomes.append("refused")
-        else:
-            outcomes.append(f"epoch {leases[-1].epoch}")
-
-    threads = [threading.Thread(target=drive) for _ in range(drivers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for lease in leases:
-        lease.release()
-    return outcomes
-
-
 def test_deleted_lease_never_leads_back_to_an_earlier_epoch(store: Store) -> None:
     lease = acquire_lease(store)
     store.commit("starts/epoch-000001.json", b"{}")
     lease.release()
-    assert isinstance(store, RemoteStore)
     store.fence = lambda: None
     for key in store.list("lease/"):
         store.delete(key)

@@ -23,8 +23,7 @@ from raypoly.core.errors import SandboxError, UsageError
 from raypoly.core.values import Group, Labels, Verdict
 from raypoly.data import build_problem_set
 from raypoly.learner.update_stats import LossStats, UpdateStats
-from raypoly.run.store.checked_parquet import encode_table
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import encode_table, seal
 from tests.support.s3_server import s3_server
 from tests.support.scored_run import (
     NAMES,

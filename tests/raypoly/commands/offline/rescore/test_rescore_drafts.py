@@ -13,8 +13,7 @@ from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.analysis.run import Run
 from raypoly.commands.offline.rescore.relabel_run import relabel
 from raypoly.commands.offline.rescore.rescore_run import rescore
-from raypoly.run.store.checked_parquet import encode_table
-from raypoly.run.store.sealed_json import seal
+from raypoly.run.store.sealed_files import encode_table, seal
 from tests.support.drafted_run import write_drafted_run
 from tests.support.scored_run import (
     NAMES,

@@ -1,4 +1,4 @@
-"""A rollout file carries its own checksum, and any other reader can still open it."""
+"""JSON and Parquet files carry their own checksum, and any other reader can still open them."""
 
 import io
 
@@ -7,20 +7,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from raypoly.core.errors import CorruptData
-from raypoly.run.store.checked_parquet import decode_table, encode_table
+from raypoly.run.store.sealed_files import decode_table, encode_table, seal, unseal
 
 TABLE = pa.table({"text": ["raypoly.sha256 @" + "0" * 64, "b"], "tokens": pa.array([[1, 2], []], pa.list_(pa.int32()))})
 METADATA = {"digest": "ab12", "metrics": '{"note": "raypoly.sha256"}'}
 
 
-def test_table_and_metadata_come_back() -> None:
-    table, metadata = decode_table(encode_table(TABLE, METADATA))
+def test_table_and_metadata_come_back_and_any_parquet_reader_opens_it() -> None:
+    data = encode_table(TABLE, METADATA)
+    table, metadata = decode_table(data)
     assert table.equals(TABLE)
     assert metadata == METADATA
-
-
-def test_any_parquet_reader_opens_it() -> None:
-    data = encode_table(TABLE, METADATA)
     assert pq.read_table(io.BytesIO(data)).equals(TABLE)
     assert pq.read_metadata(io.BytesIO(data)).metadata[b"digest"] == b"ab12"
 
@@ -43,3 +40,11 @@ def test_file_of_another_writer_is_found() -> None:
     pq.write_table(TABLE.select(["tokens"]), sink)
     with pytest.raises(CorruptData, match="no checksum"):
         decode_table(sink.getvalue())
+
+
+def test_sealed_json_says_what_was_changed_in_it() -> None:
+    data = seal({"lr": 0.003, "pass_at_k": {1: 0.5}})
+    assert unseal(data, "a.json") == {"lr": 0.003, "pass_at_k": {"1": 0.5}}
+    for changed in (data.replace(b"0.003", b"0.001"), data.replace(b'"sha256"', b'"sha257"'), b'{"lr": 0.003}'):
+        with pytest.raises(CorruptData, match=r"a\.json is damaged: its checksum"):
+            unseal(changed, "a.json")

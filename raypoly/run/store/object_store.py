@@ -1,20 +1,19 @@
-"""Object stores (S3, Google Cloud Storage, Azure Blob Storage) through obstore, one request a method.
+"""The store on object stores (S3, Google Cloud Storage, Azure Blob Storage) through obstore.
 
-Credentials and endpoints are found where users of the providers' tools keep them. For S3 these are the environment
-(AWS_ACCESS_KEY_ID ..., AWS_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3), a profile or the shared credentials file
-(through boto3, if there is such a file), web identity, and container and instance roles.
+Credentials and endpoints are found where the providers' tools find them; a profile or the shared credentials file of
+AWS is read through boto3.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from obstore.exceptions import (
@@ -28,8 +27,8 @@ from obstore.exceptions import (
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from raypoly.core.errors import UsageError
-from raypoly.run.store.backend import PART, Backend, BackendFailure, Missing, NoCondition
-from raypoly.run.store.location import Location
+from raypoly.run.store.location import Location, StorageOptions
+from raypoly.run.store.store import PART, NoCondition, RequestFailed, Store, in_parts
 
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them",
@@ -57,16 +56,27 @@ _PART_RETRIES = 5
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 
 
-class ObjectBackend(Backend):
-    """One bucket and prefix of an object store."""
+class ObjectStore(Store):
+    """Objects of one bucket and prefix."""
 
-    def __init__(self, location: Location, timeout: float) -> None:
-        self._location, self._family, self._timeout = location, location.family, timeout
-        self._client = _open_client(location, timeout)
+    one_request = 2 * PART
+
+    def __init__(self, location: Location, options: StorageOptions) -> None:
+        """Sends no request. Raises `UsageError` for a bad location."""
+        super().__init__(location, options.workspace(location), options)
+        self._connect()
+
+    def with_options(self, options: StorageOptions) -> Self:
+        other = super().with_options(options)
+        other._connect()
+        return other
+
+    def _connect(self) -> None:
+        self._client = _open_client(self.location, self.options.timeout)
         # The library repeats a part that fails; otherwise the whole upload would start again.
-        self._uploader = _open_client(location, timeout, _PART_RETRIES)
+        self._uploader = _open_client(self.location, self.options.timeout, _PART_RETRIES)
 
-    def create(self, key: str, data: bytes) -> bool:
+    def _create(self, key: str, data: bytes) -> bool:
         try:
             with self._explained():
                 self._client.put(key, data, mode="create", use_multipart=False)
@@ -74,73 +84,66 @@ class ObjectBackend(Backend):
             return False
         return True
 
-    def put(self, key: str, data: bytes) -> None:
-        with self._explained():
-            self._client.put(key, data, use_multipart=False)
-
-    def upload(self, key: str, parts: Iterable[bytes]) -> None:
+    def _put(self, key: str, content: bytes | Path) -> None:
+        size = content.stat().st_size if isinstance(content, Path) else len(content)
+        if size <= self.one_request:
+            data = content.read_bytes() if isinstance(content, Path) else content
+            with self._explained():
+                self._client.put(key, data, use_multipart=False)
+            return
         try:
             with self._explained():
-                self._uploader.put(key, iter(parts), chunk_size=PART, max_concurrency=_UPLOADS_AT_ONCE)
-        except Missing as error:  # a repeated request may find that the upload is over: start again
-            raise BackendFailure("the server no longer knew of the upload") from error
+                self._uploader.put(key, in_parts(content), chunk_size=PART, max_concurrency=_UPLOADS_AT_ONCE)
+        except FileNotFoundError as error:  # a repeated request may find that the upload is over: start again
+            raise RequestFailed("the server no longer knew of the upload") from error
 
-    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+    def _get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         with self._explained():
             if end is not None:
                 return bytes(self._client.get_range(key, start=start, end=end))
             return bytes(self._client.get(key).bytes())
 
-    def size(self, key: str) -> int | None:
-        try:
-            with self._explained():
-                return self._client.head(key)["size"]
-        except Missing:
-            return None
+    def _size(self, key: str) -> int | None:
+        with contextlib.suppress(FileNotFoundError), self._explained():
+            return self._client.head(key)["size"]
+        return None
 
-    def list_below(self, folder: str) -> Iterator[tuple[str, int]]:
+    def _keys(self, folder: str) -> Iterator[str]:
         with self._explained():
             for chunk in self._client.list(folder or None, chunk_size=1000):
-                yield from ((meta["path"], meta["size"]) for meta in chunk)
+                yield from (meta["path"] for meta in chunk)
 
-    def list_top(self) -> Iterator[str]:
+    def _names(self) -> Iterator[str]:
         with self._explained():
             found = self._client.list_with_delimiter()
             yield from (meta["path"] for meta in found["objects"])
             yield from (prefix.rstrip("/") for prefix in found["common_prefixes"])
 
-    def delete(self, key: str) -> None:
-        try:
-            with self._explained():
-                self._client.delete(key)
-        except Missing:
-            return
+    def _delete(self, key: str) -> None:
+        with contextlib.suppress(FileNotFoundError), self._explained():
+            self._client.delete(key)
 
-    def copy(self, key: str, target: str) -> None:
+    def _copy(self, key: str, target: str) -> None:
         with self._explained():
             self._client.copy(key, target)
 
-    def with_timeout(self, timeout: float) -> ObjectBackend:
-        other = ObjectBackend(self._location, timeout)
-        other.conditional = self.conditional
-        return other
-
-    @contextmanager
+    @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
+        family, timeout = self.location.family, self.options.timeout
         try:
             yield
         except AlreadyExistsError:
             raise
         except (FileNotFoundError, NotFoundError) as error:
             if any(word in str(error) for word in _NO_BUCKET):
-                raise _explain_error(error, self._family, self._timeout) from error
-            raise Missing from error
+                raise _explain_error(error, family, timeout) from error
+            raise FileNotFoundError from error
         except BaseError as error:
             if _lacks_conditional_writes(error):
                 raise NoCondition("the server answered that it is not implemented") from error
-            raise _explain_error(error, self._family, self._timeout) from error
+            raise _explain_error(error, family, timeout) from error
         except OSError as error:
-            raise BackendFailure(str(error)[:200]) from error
+            raise RequestFailed(str(error)[:200]) from error
 
 
 def _open_client(location: Location, timeout: float, retries: int = 0) -> S3Store | GCSStore | AzureStore:
@@ -201,7 +204,6 @@ def _azure(location: Location, endpoint: str | None, options: dict[str, str], co
 
 
 def _has_profile() -> bool:
-    """Whether the user keeps credentials where boto3 looks for them."""
     if os.environ.get("AWS_PROFILE"):
         return True
     if os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE") or os.environ.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
@@ -227,7 +229,7 @@ def _from_profile() -> dict[str, Any]:
     return given
 
 
-def _explain_error(error: Exception, family: str, timeout: float) -> BackendFailure:
+def _explain_error(error: Exception, family: str, timeout: float) -> RequestFailed:
     """obstore's `error` as one sentence, and whether the request may succeed later. `family`: `s3`, `gs` or `az`."""
     text = " ".join(str(error).split())
     message = text.partition(" Debug source:")[0]
@@ -236,20 +238,20 @@ def _explain_error(error: Exception, family: str, timeout: float) -> BackendFail
     if isinstance(error, UnauthenticatedError) or asked_a_machine or "MissingAccessKeyId" in message:
         # The machine that gives credentials may just be slow.
         silent = "HTTP error" in message and (status is None or status[1].startswith("5"))
-        return BackendFailure("no valid credentials were found", _CREDENTIALS[family], transient=silent)
+        return RequestFailed("no valid credentials were found", _CREDENTIALS[family], transient=silent)
     if status is None:
         return _unanswered(text, message, timeout)
     code = _CODE.search(message)
     if code and code[1] in _SENTENCES:
-        return BackendFailure(*_SENTENCES[code[1]], transient=False)
+        return RequestFailed(*_SENTENCES[code[1]], transient=False)
     answer = f"the server answered {status[1]} {code[1] if code else status[2]}".strip()
     if status[1] in ("401", "403"):
         hint = f"check the credentials, and {_RIGHTS}" if isinstance(error, PermissionDeniedError) else ""
-        return BackendFailure(answer, hint or _CREDENTIALS[family], transient=False)
+        return RequestFailed(answer, hint or _CREDENTIALS[family], transient=False)
     if status[1].startswith("3"):
-        return BackendFailure(*_SENTENCES["PermanentRedirect"], transient=False)
+        return RequestFailed(*_SENTENCES["PermanentRedirect"], transient=False)
     later = status[1].startswith("5") or status[1] in _LATER
-    return BackendFailure(answer, "" if later else "check run.dir and its options", transient=later)
+    return RequestFailed(answer, "" if later else "check run.dir and its options", transient=later)
 
 
 def _lacks_conditional_writes(error: Exception) -> bool:
@@ -258,20 +260,20 @@ def _lacks_conditional_writes(error: Exception) -> bool:
     return isinstance(error, NotSupportedError) or "status code: 501" in text or "<Code>NotImplemented</Code>" in text
 
 
-def _unanswered(text: str, message: str, timeout: float) -> BackendFailure:
+def _unanswered(text: str, message: str, timeout: float) -> RequestFailed:
     """The failure of a request that reached no server, or got no complete answer."""
     url = _URL.search(message)
     host = urlsplit(url[1]).netloc if url else "the server"
     if "kind: Timeout" in text or "TimedOut" in text:
-        return BackendFailure(f"{host} did not answer within {timeout:g} s")
+        return RequestFailed(f"{host} did not answer within {timeout:g} s")
     if "dns error" in text:
-        return BackendFailure(f"the host {host} is not known")
+        return RequestFailed(f"the host {host} is not known")
     if "ConnectionRefused" in text:
-        return BackendFailure(f"nothing answers at {host}")
+        return RequestFailed(f"nothing answers at {host}")
     if "InvalidContentType" in text or "BadScheme" in text:
-        return BackendFailure(
+        return RequestFailed(
             f"{host} does not speak the scheme of run.dir", "write scheme=http or https", transient=False
         )
     if "HTTP error" in message or "body error" in message:
-        return BackendFailure(f"the connection to {host} broke")
-    return BackendFailure(message[:200], "check run.dir and its options", transient=False)
+        return RequestFailed(f"the connection to {host} broke")
+    return RequestFailed(message[:200], "check run.dir and its options", transient=False)
