@@ -27,7 +27,7 @@ from raypoly.rollouts.engines.transfer import Parcel, Sender, build_sender
 from raypoly.run.store.shards import Shard, ShardReader, ShardWriter
 
 if TYPE_CHECKING:
-    from raypoly.learner.snapshots import Snapshot
+    from raypoly.learner.checkpoint_state import Snapshot
 
 WRITING = "writing"
 """The concurrency group in which shards are written, beside the calls that train."""

@@ -58,8 +58,8 @@ from raypoly.learner import ranks
 from raypoly.learner.packing import pack
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.training_rows import TrainingRow
-from raypoly.planning.free_resources import this_machine
-from raypoly.planning.gpus import GIB, Device, DeviceLayout, parse_nvidia_smi
+from raypoly.planning.free_resources import GIB, this_machine
+from raypoly.planning.gpus import Device, DeviceLayout, parse_nvidia_smi
 from tests.support.learner_load import QWEN3_4B, TINY, model_flops, sample_rows
 
 T = TypeVar("T")
@@ -67,6 +67,8 @@ GROUP = 8
 """Responses that share a prompt."""
 CHECKED = 4
 """Layers whose gradient is compared."""
+_PEAKS = {"B200": 2250, "H200": 989, "H100PCIE": 756, "H100": 989, "A100": 312, "L40S": 362, "RTX4090": 165}
+"""Dense bf16 products with float32 sums, 10^12 operations a second, by NVIDIA's data sheets; the first that fits."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def measure(plan: LearnerPlan, folder: Path, hashes: bool) -> Result:
     update(next(micro_batches(plan.rows, plan.train.token_budget)))
     _, seconds = _timed(lambda: update(plan.rows))
     process_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = _peak(device.name)
     tokens, flops = pack(plan.rows).input_ids.shape[1], model_flops(plan.model, plan.rows) / seconds
     return Result(
         device=device.name,
@@ -142,7 +145,7 @@ def measure(plan: LearnerPlan, folder: Path, hashes: bool) -> Result:
         update_seconds=seconds,
         tokens_per_second=tokens / seconds,
         flops_per_second=flops,
-        utilisation=None if device.flops is None else flops / device.flops,
+        utilisation=None if peak is None else flops / peak,
         planned_gib=plan.memory.needed / GIB,
         peak_gib=(torch.cuda.max_memory_allocated() if on_gpu else process_bytes) / GIB,
         reserved_gib=torch.cuda.max_memory_reserved() / GIB if on_gpu else None,
@@ -157,6 +160,11 @@ def _gpu() -> Device:
     found = parse_nvidia_smi(f"{torch.cuda.get_device_name()},{total >> 20},0")
     assert found is not None
     return replace(found, memory=free)
+
+
+def _peak(name: str) -> float | None:
+    """Operations a second; None for a GPU that is not in the table."""
+    return next((tera * 1e12 for word, tera in _PEAKS.items() if word in name.upper().replace(" ", "")), None)
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:

@@ -35,9 +35,8 @@ from transformers import AttentionInterface, AutoModelForCausalLM
 from benchmarks import plain  # noqa: F401  (a stand-in for pydantic, before raypoly asks for it)
 from benchmarks.learner_plan import first_layers
 from raypoly.learner import attention
-from raypoly.learner.activation_checkpointing import recompute
 from raypoly.learner.attention import PACKED, attend
-from raypoly.learner.compiled_layers import compile_layers
+from raypoly.learner.compiled_layers import compile_layers, recompute
 from raypoly.learner.logprobs import token_logprobs
 from raypoly.learner.packing import Segments, pack
 from raypoly.learner.policy_model import response_logprobs

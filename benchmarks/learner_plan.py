@@ -19,7 +19,7 @@ from transformers import Qwen3Config
 from benchmarks import plain  # noqa: F401  (a stand-in for pydantic, before raypoly asks for it)
 from raypoly.core.config import Config, GeneratorConfig, ModelConfig, TrainConfig
 from raypoly.core.errors import UsageError
-from raypoly.learner.activation_checkpointing import Recomputing
+from raypoly.learner.compiled_layers import Recomputing
 from raypoly.learner.packing import Packer, pack
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.planning.gpus import DeviceLayout

@@ -61,14 +61,13 @@ def doctor(
     """Say whether this machine, and each node of its cluster, is ready for a config. With --run, check every file of a
     run and say where it would go on. Change nothing. Exit code 1 if something is not ok or a file is damaged."""
     if run is None:
-        from workflows.doctor.machine import examine_machine
-        from workflows.doctor.machine_findings import print_findings
+        from workflows.doctor.machine import examine_machine, print_findings
 
         sound = print_findings(examine_machine(settings.load(config, overrides or [])), json)
     elif config is not None or overrides:
         raise UsageError("--run examines a run, whose config is its own: leave out --config and section.key=value.")
     else:
-        from workflows.doctor.show import print_report
+        from workflows.doctor.run_check import print_report
 
         sound = print_report(run, json)
     if not sound:

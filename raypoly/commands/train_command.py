@@ -31,14 +31,14 @@ def train(
     overrides: Overrides = None,
     config: ConfigPath = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print plan, memory, time, changed keys and a prompt; start nothing.")
+        bool, typer.Option("--dry-run", help="Print plan, memory, changed keys and a prompt; start nothing.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="With --dry-run: print every key.")] = False,
     gpu: Annotated[
         str | None, typer.Option(help="With --dry-run: plan for this GPU (h200, a100 ...). Default: this machine's.")
     ] = None,
     rehearse: Annotated[
-        bool, typer.Option("--rehearse", help="Try every part once on two problems, in a folder aside; then exit.")
+        bool, typer.Option("--rehearse", help="Try every part in one step aside, forecast the run, exit.")
     ] = False,
 ) -> None:
     """Train, or go on with a stopped run. Print the results of a finished one."""

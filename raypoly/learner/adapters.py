@@ -4,7 +4,7 @@
     trained = trained_weights(model)                    # for a checkpoint
     for name, weight in merged_weights(model, whole): ...  # for an engine, by the transformers names
 
-Merging never changes the model: adding a product to a weight and subtracting it would not restore the weight's bits.
+Merging never changes the model, whose bits subtraction would not restore.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def merged_weights(model: PreTrainedModel, whole: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """All weights by their transformers names, with the adapters' products added. Unadapted ones are not copied.
+    """Whole weights by their transformers names, with the adapters' products added. Unadapted ones are not copied.
+
     `whole` gathers a tensor of which this rank has a part.
     """
     layers = {f"{name}.": module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}

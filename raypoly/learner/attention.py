@@ -4,10 +4,9 @@
     segments = Segments.of([12, 30, 25], prompts=[None, 0, 0])       # a prompt and two responses to it
     model.base_model(ids_1S, position_ids=positions_1S, segments=segments, use_cache=False)
 
-Segments are one behind the other in [1, S]. Each is causal within itself. A response also sees all of its prompt, which
-is stored once for all responses. In a layer with a sliding window of W a token sees itself and the W - 1 tokens before
-it, of its prompt and its response. On CUDA in bf16 that is one call of PyTorch's flash kernel for variable lengths.
-Elsewhere each segment has a call of its own: on a CPU that is faster than padding to one length.
+Segments follow each other in [1, S]. Each is causal within itself; a response also sees all of its prompt, which is
+stored once for all responses. With a sliding window of W a token sees itself and the W - 1 tokens before it, of its
+prompt and its response.
 """
 
 from __future__ import annotations
@@ -27,15 +26,14 @@ from raypoly.learner.packing import Segments
 PACKED = "raypoly_packed"
 """The name under which transformers finds `attend` (`raypoly.learner.policy_model` registers it)."""
 _GROUPED: Mapping[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
-"""Several heads share a key. PyTorch 2.11 supports this without the argument."""
+"""Several heads share a key. PyTorch 2.11 does so without the argument."""
 _WIDEST = 256
 """The largest head of the flash kernel."""
 FLASH_DEVICES = ("cuda",)
-"""Where there is one."""
 
 
 class ScoresChanged(UsageError):
-    """Attention whose scores have a cap or sinks, which packed attention and PyTorch's own leave out."""
+    """Attention scores with a cap or sinks, which packed attention and PyTorch's own leave out."""
 
 
 def attend(
@@ -73,7 +71,9 @@ def has_flash(device: torch.device, dtype: torch.dtype, head_size: int) -> bool:
 def _flash(
     query: Tensor, key: Tensor, value: Tensor, segments: Segments, scaling: float | None, window: int | None
 ) -> Tensor:
-    """One call of the flash kernel. It aligns queries and keys at their ends, so causal masks fit a prompt too."""
+    # One call for all segments. The kernel aligns queries and keys at their ends, so its causal mask lets a response
+    # see all of its prompt. The prompt's keys are copied for each of its responses (`seen`), since the kernel reads
+    # each segment's keys from one stretch of memory.
     query_SHD = query[0].transpose(0, 1)
     key_SHD, value_SHD = (x[0].transpose(0, 1).index_select(0, segments.seen) for x in (key, value))
     out_SHD = varlen_attn(
@@ -95,6 +95,7 @@ def _flash(
 def _by_segment(
     query: Tensor, key: Tensor, value: Tensor, segments: Segments, scaling: float | None, window: int | None
 ) -> Tensor:
+    # A call for each segment: on a CPU that is faster than padding to one length.
     lengths = list(segments.lengths)
     queries, keys, values = (torch.split(x, lengths, dim=2) for x in (query, key, value))
     outs = []
@@ -104,6 +105,7 @@ def _by_segment(
             before = lengths[prompt]
             k, v = torch.cat([keys[prompt], k], dim=2), torch.cat([values[prompt], v], dim=2)
         narrow = window is not None and window < k.shape[2]
+        # Without prompt and window the mask is a plain triangle, which the kernel makes itself (`is_causal`).
         if prompt is not None or narrow:
             mask = torch.ones(lengths[own], k.shape[2], dtype=torch.bool, device=k.device).tril(before)
         if mask is not None and window is not None and narrow:

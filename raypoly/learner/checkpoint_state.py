@@ -1,29 +1,91 @@
-"""A learner's checkpoint state: trained weights (with the loss's head) and optimizer moments.
+"""A learner's checkpoint: trained weights (with the loss's head) and optimizer moments.
 
 state = CheckpointState(model, optimizer, ranks, adapters=False)
-snapshot = state.snapshot(version, reference_digest)       # this rank's part: some tensors, whole
-version = state.load(parts, check)                         # a part goes to one of the ranks that load
-
-The ranks that load may be more or fewer than those that saved.
+snapshot = state.snapshot(version, reference_digest)                # a copy on the host of this rank's part
+for name, data in snapshot.parts(): store.commit(name, data)        # once, while training goes on
+version = state.load(parts, check)                                  # on more ranks or fewer than saved it
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from safetensors.torch import load as load_safetensors
+from safetensors.torch import save as save_safetensors
 from torch.nn import Module
 from transformers import PreTrainedModel
 
 from raypoly.core.errors import CorruptData, UsageError
 from raypoly.learner.adapters import trained_weights
-from raypoly.learner.loss_heads import PREFIX, named_weights
+from raypoly.learner.policy_model import HEAD_PREFIX, named_weights
 from raypoly.learner.ranks import Ranks
-from raypoly.learner.snapshots import ADAPTERS, HASHED, HEAD, META, OPTIMIZER, Snapshot
-from raypoly.run.store.shards import WEIGHTS
+from raypoly.learner.weight_hash import HASHED, weight_digest
+from raypoly.run.store.shards import WEIGHTS, read_header
+
+OPTIMIZER = "optimizer.safetensors"
+META = "learner.json"
+ADAPTERS = "adapters.safetensors"
+"""Replaces `raypoly.run.store.shards.WEIGHTS` if only adapters are trained."""
+HEAD = "loss_head.safetensors"
+_FORMAT = {"format": "pt"}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Tensors of one rank on the host, copied between two updates."""
+
+    version: int
+    weights: dict[str, torch.Tensor]
+    """By their transformers names."""
+    weights_part: str
+    """The name of their file: `WEIGHTS` or `ADAPTERS`."""
+    moments: dict[str, torch.Tensor]
+    """By `parameter|field`."""
+    reference_digest: str | None = None
+    """None if the loss needs no reference model."""
+    rank: int = 0
+    weight_digest: str | None = None
+    """Of all ranks' weights; None for a single rank."""
+    head: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def parts(self) -> Iterator[tuple[str, bytes]]:
+        """A checkpoint's files by name, made one at a time. It takes the tensors out of the snapshot."""
+        # The digest comes first: encoding empties the dictionaries.
+        digest = self.weight_digest or ("" if self.rank else weight_digest({**self.weights, **self.head}))
+        yield self.weights_part, encode_tensors(self.weights)
+        if self.head:
+            yield HEAD, encode_tensors(self.head)
+        yield OPTIMIZER, encode_tensors(self.moments)
+        if self.rank:
+            return
+        meta: dict[str, object] = {"version": self.version, "weight_digest": digest}
+        if self.reference_digest is not None:
+            meta["reference_digest"] = self.reference_digest
+        yield META, json.dumps(meta).encode()
+
+
+def encode_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
+    """A safetensors file, byte for byte that of `safetensors.torch.save`. Takes the tensors out of `tensors`."""
+    # `save` holds the file twice beside all tensors: of Qwen3-4B's moments 62 GB, more than a host of 125 GiB has left.
+    # Here each tensor is freed as soon as it is written. Only the header comes from `save`, by empty tensors: that
+    # gives the order and the names of dtypes; shapes and offsets are filled in.
+    header = read_header(save_safetensors({name: tensor.new_empty(0) for name, tensor in tensors.items()}, _FORMAT))
+    end = 0
+    for name, said in header.items():
+        start, end = end, end + tensors[name].nbytes
+        said.update(shape=list(tensors[name].shape), data_offsets=[start, end])
+    text = json.dumps({"__metadata__": _FORMAT, **header}, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # the format aligns data to 8 bytes
+    file = io.BytesIO()
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in header:
+        file.write(tensors.pop(name).reshape(-1).view(torch.uint8).numpy().data)
+    return file.getvalue()  # its own buffer, not a copy
 
 
 class CheckpointState:
@@ -54,7 +116,7 @@ class CheckpointState:
         self._digest = None
 
     def snapshot(self, version: int, reference_digest: str | None) -> Snapshot:
-        """A copy on the host of this rank's part; later updates don't change it."""
+        """Copy this rank's part to the host."""
         names = self._trained()
         state = self._optimizer.state_dict()["state"]
         moments = {f"{names[index]}|{key}": value for index, entry in state.items() for key, value in entry.items()}
@@ -62,21 +124,22 @@ class CheckpointState:
         weights = ranks.owned_copies(self._state())
         return Snapshot(
             version=version,
-            weights={name: tensor for name, tensor in weights.items() if not name.startswith(PREFIX)},
+            weights={name: tensor for name, tensor in weights.items() if not name.startswith(HEAD_PREFIX)},
             weights_part=self._part,
             moments=ranks.owned_copies(moments),
             reference_digest=reference_digest,
             rank=ranks.rank,
             weight_digest=None if ranks.size == 1 else self._digest or self.digest(),
-            head={name: tensor for name, tensor in weights.items() if name.startswith(PREFIX)},
+            head={name: tensor for name, tensor in weights.items() if name.startswith(HEAD_PREFIX)},
         )
 
     def load(self, parts: Sequence[Mapping[str, bytes]], check: Callable[[str | None], None]) -> int:
-        """Load the snapshots of all ranks; this rank was given the files `parts`. Returns the version of the weights.
+        """Load the snapshots of all ranks, of which this rank was given the files `parts`. Returns the version.
 
         `check` gets the reference model's digest before anything changes. Raises `CorruptData` if the weights differ
         from the saved ones, `UsageError` if they are another model's.
         """
+        # Rank 0 of the run that saved wrote the only META file. Any rank may have been given it now.
         (meta,) = itertools.chain(*self._ranks.gather([json.loads(files[META]) for files in parts if META in files]))
         check(meta.get("reference_digest"))
         heads = [files for files in parts if HEAD in files]
@@ -84,6 +147,7 @@ class CheckpointState:
         self._load_moments(_tensors(parts, OPTIMIZER))
         version = int(meta["version"])
         saved = meta["weight_digest"]
+        # A CPU's digest is of bytes, a GPU's of hashes: compare by the kind that was saved, whatever the device now.
         if self.digest(saved.startswith(HASHED)) != saved:
             raise CorruptData(f"the checkpoint of version {version} does not restore the weights that were saved")
         return version
@@ -117,5 +181,4 @@ class CheckpointState:
 
 
 def _tensors(parts: Sequence[Mapping[str, bytes]], name: str) -> dict[str, torch.Tensor]:
-    """The tensors of all files of this name."""
     return {key: tensor for files in parts for key, tensor in load_safetensors(files[name]).items()}

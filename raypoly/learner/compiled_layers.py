@@ -1,48 +1,59 @@
-"""Compiles the learner's layers with `torch.compile`: fewer kernels between matrix products.
+"""Compilation of the learner's layers (`train.compile`), and activation checkpointing.
 
     prepare_layers(model, bf16=True, kind="products", compiled=None)       # in place, once, before the first update
 
-In a 4B model's layer norms, rotations, gates and roundings read and write 30 GB for 8,192 tokens, forward and backward:
-on an H200 that takes as long as its products. There a layer is one graph, in which attention is an operator. Other
-lengths and numbers of rows do not compile again.
+In a 4B model norms, rotations, gates and roundings move 30 GB for 8,192 tokens, which takes an H200 as long as the
+products. Compiled, a layer is one graph, in which attention is an operator.
 
-`train.activation_checkpointing` decides what the compiler keeps for the backward pass:
+`train.activation_checkpointing` says what is kept for the backward pass, with the same bits in each setting:
 
-    off         all that needs a kernel of its own to recompute
-    products    only what can't be computed from a layer's inputs and products
-    layers      only a layer's input, as without compilation
+    off         everything; compiled, all that needs a kernel of its own to recompute
+    products    a layer's input, and the results of its matrix products and of attention
+    layers      a layer's input; a third more work
 """
 
 from __future__ import annotations
 
 import os
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch._functorch import config as partitioning
+from torch.nn.attention import varlen  # noqa: F401  (defines `torch_attn._varlen_attn`)
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 from transformers import AttentionInterface, PreTrainedModel
 
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Int32
-from raypoly.learner.activation_checkpointing import Recomputing, recompute
 from raypoly.learner.attention import PACKED, attend, has_flash
 from raypoly.learner.packing import MicroBatch, pack
 from raypoly.learner.policy_model import TOLERANCE, is_packed, layers_of, logprob_distance, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
 
+Recomputing = Literal["off", "products", "layers"]
+
+_aten = torch.ops.aten
+_PRODUCTS = {
+    _aten.mm.default,
+    _aten.addmm.default,
+    _aten._scaled_dot_product_flash_attention_for_cpu.default,
+    _aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.torch_attn._varlen_attn.default,
+}
 BACKEND = "inductor"
 _SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 """Environment variables that silently switch off PyTorch's compiler."""
 _ASKED = "train.compile=true, but "
-"""What errors begin with."""
 _TOLERATED = {False: 1e-3, True: 0.1}
 """Largest relative difference of the gradient's norm, without and with bf16."""
 _NOISE = 3
-"""In bf16, layers differ from float32 without compilation, too. Compiled ones may be off this many times as much."""
+"""In bf16: the same, over the difference between uncompiled layers and float32."""
 
 
 def prepare_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing, compiled: bool | None) -> str:
-    """Compile the layers, or let PyTorch recompute what `kind` says. Returns which of it, in words; empty on a CPU.
+    """Compile the layers, or set up checkpointing without. Returns which, in words; empty on a CPU.
 
     `compiled`: `train.compile`. None compiles where a layer is one graph, and does without where that fails.
     """
@@ -53,12 +64,27 @@ def prepare_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing, compil
         except UsageError as error:
             _undo(model)
             recompute(model, kind)
-            return f"layers not compiled ({str(error).removeprefix(_ASKED)})"  # nobody asked for it
+            return f"layers not compiled ({str(error).removeprefix(_ASKED)})"
     if compiled:
         compile_layers(model, bf16, kind)
         return "layers compiled"
     recompute(model, kind)
     return ""
+
+
+def recompute(model: PreTrainedModel, kind: Recomputing) -> None:
+    """Switch activation checkpointing on in the model's layers, uncompiled."""
+    if kind == "off":
+        return
+    # No recomputed operation draws random numbers.
+    how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+    if kind == "products":
+        how["context_fn"] = partial(create_selective_checkpoint_contexts, _keep_products)
+    model.gradient_checkpointing_enable(how)
+
+
+def _keep_products(_context: Any, operator: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if operator in _PRODUCTS else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def _undo(model: PreTrainedModel) -> None:
@@ -68,8 +94,10 @@ def _undo(model: PreTrainedModel) -> None:
 
 
 def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> None:
-    """Compile for training and for log-probabilities, which takes a minute. Raises `UsageError` if PyTorch can't
-    compile, or the compiled layers compute something else."""
+    """Compile for training and for log-probabilities, which takes a minute.
+
+    Raises `UsageError` if PyTorch can't compile, or if compiled layers compute something else.
+    """
     from torch._dynamo.exc import TorchDynamoException  # takes seconds to import
 
     if not is_packed(model):
@@ -85,16 +113,18 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
     batch = _batch(_own_text(model, 12))
     logp_T, norm = _gradient(model, batch, bf16)
     exact_T, exact_norm = _gradient(model, batch, bf16=False) if bf16 else (logp_T, norm)
+    # The two partitioner switches are global in PyTorch and are read at the first backward pass, below.
     partitioning.aggressive_recomputation = kind == "products"
     partitioning.is_non_builtin_to_include = True  # attention's operator is not recomputed either
-    # The loop over segments changes each time, so a CPU's layer is one graph before attention and one after it.
+    # On a CPU attention loops over segments, whose number changes with each batch: traced, every batch would compile
+    # again. So there a layer is one graph before attention and one after it.
     traced = attend if _has_flash(model, bf16) else torch.compiler.disable(attend)  # type: ignore[no-untyped-call]
     AttentionInterface.register(PACKED, traced)
     for layer in layers_of(model):
         layer.compile(dynamic=True, backend=BACKEND)
     try:
         compiled_T, compiled_norm = _gradient(model, batch, bf16)
-        with torch.no_grad():
+        with torch.no_grad():  # a graph of its own, compiled here and not in the middle of the first step
             response_logprobs(model, batch, 1.0, bf16)
     except TorchDynamoException as error:
         reason = str(error).strip().splitlines()[0]
@@ -112,7 +142,7 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
 
 
 def _has_flash(model: PreTrainedModel, bf16: bool) -> bool:
-    """Whether the flash kernel computes every layer. Gemma 4's have heads of two sizes."""
+    """Whether the flash kernel computes every layer; Gemma 4's have heads of two sizes."""
     config = model.config.get_text_config()
     sizes = [size for name, size in config.to_dict().items() if name.endswith("head_dim") and isinstance(size, int)]
     widest = max(sizes, default=config.hidden_size // config.num_attention_heads)
@@ -120,11 +150,9 @@ def _has_flash(model: PreTrainedModel, bf16: bool) -> bool:
 
 
 def _own_text(model: PreTrainedModel, length: int) -> Int32:
-    """Tokens that the model samples after one from the middle of its vocabulary, [length].
-
-    On these, rounding moves little. Tokens in the order of their numbers begin with ones that no training has seen: in
-    bf16 the gradient of SmolLM2-135M on tokens 0 to 11 is as far from float32's as it is long.
-    """
+    """Tokens that the model samples after one from the middle of its vocabulary, [length]."""
+    # Rounding moves little on a model's own text. On arbitrary tokens it does: in bf16 the gradient of SmolLM2-135M on
+    # tokens 0 to 11, which no training has seen, is as far from float32's as it is long.
     way, generator = model.config._attn_implementation, torch.Generator().manual_seed(0)
     ids_1L = torch.full((1, 1), model.config.get_text_config().vocab_size // 2, device=model.device)
     model.set_attn_implementation("eager")

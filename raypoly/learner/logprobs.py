@@ -2,10 +2,6 @@
 
     logp_T, entropy_T = token_logprobs(hidden_TH, model.lm_head.weight, targets_T, temperature=1.0)
 
-The forward pass has the logits of some tokens at a time, and keeps two numbers for each token. The backward pass
-recomputes them (not the model's body), for some words at a time: so each part of the head's gradient, which is as large
-as the head, is written once.
-
 With z = head @ hidden / temperature and p = softmax(z):
 
     logp = z[target] - logsumexp(z)       d logp / dz_j    = [j = target] - p_j
@@ -14,7 +10,7 @@ With z = head @ hidden / temperature and p = softmax(z):
 Where a model caps its logits x = head @ hidden (Gemma), z = cap tanh(x / cap) / temperature and
 dz / dx = (1 - tanh^2) / temperature.
 
-PyTorch's own `linear_cross_entropy` gives the first line only, so it can't train an entropy or a KL term.
+PyTorch's own `linear_cross_entropy` gives logp alone, so it can't train an entropy or a KL term.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ MIB = 1 << 20
 CHUNK_MIB = 512
 """Memory of a chunk's float32 logits. A pass holds up to three such arrays, four with a cap on logits."""
 CPU_CHUNK_MIB = 16
-"""The most that a learner takes on a CPU, whose cache then holds a chunk: a third less time with 49,152 words."""
+"""The most on a CPU, whose cache then holds a chunk: a third less time with 49,152 words."""
 _TILE = 128
 """Larger chunks are multiples of this, for the matrix units."""
 
@@ -47,9 +43,8 @@ def token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Log-probability and entropy (nats) of each target, [T] each, both differentiable in `hidden_TH` and `head_VH`.
 
-    Matrices are multiplied in autocast's type if it is on; softmax, sums and both results are in float32, or in
-    float64 for float64 input. `chunk_mib` bounds the memory of the logits that exist at one time; `cap` is the model's
-    soft cap on logits.
+    Matrices are multiplied in autocast's type if it is on; all else is in float32, or in float64 for float64 input.
+    `chunk_mib` bounds the logits in memory; `cap` is the model's soft cap on logits.
     """
     device = hidden_TH.device.type
     how = _How(
@@ -64,7 +59,7 @@ def token_logprobs(
 
 
 def tokens_of_chunk(vocabulary: int, chunk_mib: int) -> int:
-    """The number of tokens whose float32 logits fit into `chunk_mib`, or of words for so many tokens; at least one."""
+    """Tokens whose float32 logits fit into `chunk_mib`, at least one; or words, for so many tokens."""
     tokens = max(1, chunk_mib * MIB // (4 * max(1, vocabulary)))
     return tokens - tokens % _TILE if tokens > _TILE else tokens
 
@@ -81,7 +76,7 @@ class _How:
     """Of logits, before the temperature."""
 
     def factor(self, tensor: Tensor) -> Tensor:
-        """A factor of logits, rounded to `product`; widened again on a CPU, whose products have their factors' type."""
+        """Rounded to `product`; widened again on a CPU, whose products have their factors' type."""
         rounded = tensor.to(self.product)
         return rounded if rounded.is_cuda else rounded.to(self.exact)
 
@@ -93,14 +88,13 @@ class _How:
         return z_CV.div_(self.temperature)
 
     def _product(self, a: Tensor, b: Tensor) -> Tensor:
-        """`a @ b`, summed in `exact` and of this type: logits rounded to bf16 are off by up to 0.06 at a size of 20."""
+        # Summed in `exact` and of this type: logits rounded to bf16 are off by up to 0.06 at a size of 20.
         if a.dtype != self.exact:
             return torch.mm(a, b, out_dtype=self.exact)
         with bf16_factors(self.product == torch.bfloat16):
             return a @ b
 
     def chunks(self, count: int, others: int) -> Iterator[slice]:
-        """Of `count` tokens with `others` words each, or of words with tokens."""
         size = tokens_of_chunk(others, self.chunk_mib)
         return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
@@ -108,6 +102,8 @@ class _How:
 class _TokenLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, how: _How) -> tuple[Tensor, Tensor]:
+        # Chunks of tokens: a chunk has all its words, so its log-sum-exp is known at once. Kept for the backward pass
+        # are two numbers a token, the log-sum-exp and the entropy; the logits are computed again there.
         logp_T, entropy_T, norm_T = (hidden_TH.new_empty(len(targets_T), dtype=how.exact) for _ in range(3))
         with torch.autocast(hidden_TH.device.type, enabled=False):
             hidden, head = how.factor(hidden_TH), how.factor(head_VH)
@@ -133,11 +129,14 @@ class _TokenLogprobs(torch.autograd.Function):
         g_scaled_entropy_T = None if g_entropy_T is None else g_entropy_T / how.temperature
         g_hidden_TH = torch.zeros_like(hidden_TH, dtype=how.exact) if ctx.needs_input_grad[0] else None
         g_head_VH = torch.zeros_like(head_VH) if ctx.needs_input_grad[1] else None
+        # Chunks of words for all tokens: each part of the head's gradient, which is as large as the head, is written
+        # once. With chunks of tokens it would be read and added to for each. The norms are known by now.
         with torch.autocast(hidden_TH.device.type, enabled=False):
             hidden, factor = hidden_TH.to(how.product), how.factor(hidden_TH)
             for words in how.chunks(len(head_VH), len(targets_T)):
                 head = head_VH[words].to(how.product)
                 logp_TW = how.logits(factor, how.factor(head))
+                # z T / cap is the tanh, whose slope is 1 - tanh^2.
                 slope_TW = None if how.cap is None else 1 - (logp_TW * (how.temperature / how.cap)).square_()
                 logp_TW.sub_(norm_T[:, None])
                 g_TW = _logit_gradient(logp_TW, entropy_T, g_scaled_T, g_scaled_entropy_T)
@@ -153,8 +152,7 @@ class _TokenLogprobs(torch.autograd.Function):
 
 
 def _logit_gradient(logp_TW: Tensor, entropy_T: Tensor, g_logp_T: Tensor, g_entropy_T: Tensor | None) -> Tensor:
-    """The gradient by logits, [T, W], but for the targets' own, from gradients divided by the temperature. It
-    overwrites `logp_TW`."""
+    """Gradient by logits, [T, W], without the term [j = target]. Overwrites `logp_TW`."""
     if g_entropy_T is None:  # the usual case, and one array less
         return logp_TW.exp_().mul_(-g_logp_T[:, None])
     weight_TW = (logp_TW + entropy_T[:, None]).mul_(-g_entropy_T[:, None]).sub_(g_logp_T[:, None])
@@ -162,7 +160,9 @@ def _logit_gradient(logp_TW: Tensor, entropy_T: Tensor, g_logp_T: Tensor, g_entr
 
 
 def _add_at_targets(g_TW: Tensor, place_T: Tensor, g_logp_T: Tensor) -> None:
-    """Add each target's own where its place is among these words. A mask would make a GPU's host wait."""
+    """Add the term [j = target] where the target is among these words."""
+    # Every token is scattered, others with zero at a word that exists: selecting tokens by a mask would make the host
+    # wait for the GPU to count them.
     words = g_TW.shape[1]
     at_T1 = place_T.clamp(0, words - 1)[:, None]
     own_T = torch.where((place_T >= 0) & (place_T < words), g_logp_T, 0)
@@ -170,14 +170,14 @@ def _add_at_targets(g_TW: Tensor, place_T: Tensor, g_logp_T: Tensor) -> None:
 
 
 def _gradient_product(a: Tensor, b: Tensor, exact: torch.dtype) -> Tensor:
-    """`a @ b` for a gradient; a CPU, which has no such product in the type `exact`, rounds it."""
+    """`a @ b` in the type `exact`; a CPU has no such product and rounds it."""
     return torch.mm(a, b, out_dtype=exact) if a.is_cuda and a.dtype != exact else a @ b
 
 
 @contextmanager
 def bf16_factors(known: bool = True) -> Iterator[None]:
-    """Inside, factors of float32 products are `known` to have bf16's digits. Then a CPU with bf16 instructions uses
-    oneDNN's kernels instead of MKL's, which take twice as long on AMD's; rounding such factors changes nothing."""
+    """Inside, a CPU may take factors of float32 products as bf16, since they are `known` to have no more digits."""
+    # With bf16 instructions it then uses oneDNN's kernels; MKL's take twice as long on AMD's.
     matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = matmul.fp32_precision
     if known:

@@ -1,4 +1,4 @@
-"""Sums over a step's tokens: mismatch of the sampler, and shares of clipped, truncated and masked tokens.
+"""Sums over a step's tokens: mismatch of sampler and learner; shares of clipped, truncated and masked tokens.
 
 With w = pi_learner / pi_sampler over the n trained tokens of a known pi_sampler, log w clamped to +-20:
 
@@ -6,7 +6,7 @@ With w = pi_learner / pi_sampler over the n trained tokens of a known pi_sampler
     mismatch k3   mean of w - 1 - log w     the same, never negative
     ESS           (sum w)^2 / (n sum w^2)   1 if all weights are equal, near 1/n if one dominates
 
-A response that was given and not sampled has no sampler (NaN at each of its tokens), and is left out of all of these.
+A response that was given, not sampled, has NaN at each token and is left out of all of these.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from raypoly.core.errors import WeightsMismatch
 from raypoly.learner.update_stats import LossStats
 
 _SQUARE = "square"
-"""The sum of w^2, for the effective sample size."""
+"""w^2, for the effective sample size."""
 _REFERENCE = "kl_reference"
 
 
 class LossSums:
-    """Sums over micro-batches, on each rank and then over ranks. One transfer from the device a micro-batch."""
+    """Sums over micro-batches, on each rank and then over ranks."""
 
     def __init__(self) -> None:
         self.loss = 0.0
         self.entropy = 0.0
-        """Nats, over tokens."""
+        """Nats."""
         self.rows = 0
         self.tokens = 0
         self.sampled = 0
-        """The tokens whose sampler is known."""
+        """Tokens whose sampler is known."""
         self._largest = 0.0
         self._sums: dict[str, float] = {}
 
     @torch.no_grad()
     def add(self, tokens: Tokens, loss: Loss, value: float) -> None:
         """Add a micro-batch's tokens; `value` is its part of the step's loss."""
+        # All sums go into one tensor, so that a GPU's host waits for it once a micro-batch.
         known_T = ~tokens.unsampled_T
         off_T = (tokens.logp_T.double() - tokens.sampler_logp_T).where(known_T, 0.0)
         of_sampler = {name: value_T.where(known_T, 0) for name, value_T in _of_ratio(tokens, loss).items()}
@@ -61,7 +62,6 @@ class LossSums:
         self.sampled += int(sampled)
 
     def merge(self, other: LossSums) -> None:
-        """Add another rank's sums."""
         for name, value in other._sums.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         self._note_largest(other._largest)
@@ -72,7 +72,7 @@ class LossSums:
         self.sampled += other.sampled
 
     def measured(self) -> LossStats:
-        """Means over all added tokens; those of a ratio to the sampler over the tokens that were sampled."""
+        """Means over all tokens; those of a ratio to the sampler over sampled tokens."""
         of_all = {name: value / self.tokens for name, value in self._sums.items() if name == _REFERENCE}
         if not self.sampled:
             return LossStats(**of_all)
@@ -88,10 +88,10 @@ class LossSums:
 def check_mismatch(measured: LossStats, limit: float | None, version: int, sampled_by: Collection[int]) -> None:
     """Raise `WeightsMismatch` if a step's mean mismatch is NaN or above `limit` (`train.max_mismatch`).
 
-    `version` is the learner's, `sampled_by` are those of the step's rows; their difference is the rows' staleness.
-    `workflows/step/weight_sync.py` proves which weights an engine has, not what it computes with them. This check
-    covers every trained token, so it also detects an engine that fails later.
+    `version` is the learner's, `sampled_by` those of the step's rows.
     """
+    # `workflows/step/weight_sync.py` proves which weights an engine has, not what it computes with them. This covers
+    # every trained token, so it also detects an engine that fails later.
     found = measured.mismatch_mean
     if limit is None or found <= limit:
         return
@@ -105,7 +105,7 @@ def check_mismatch(measured: LossStats, limit: float | None, version: int, sampl
 
 
 def _of_sampler(off_T: torch.Tensor) -> dict[str, torch.Tensor]:
-    """[T] each, by the names of `LossStats`, from log w."""
+    """[T] each, by the names of `LossStats`."""
     log_ratio_T = off_T.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     return {
         "mismatch_mean": off_T.abs(),
@@ -128,7 +128,6 @@ def _of_ratio(tokens: Tokens, loss: Loss) -> dict[str, torch.Tensor]:
 
 
 def _of_reference(tokens: Tokens) -> dict[str, torch.Tensor]:
-    """[T], if the loss has a reference model."""
     if tokens.reference_logp_T is None:
         return {}
     return {_REFERENCE: kl_terms(tokens.logp_T.double(), tokens.reference_logp_T.double(), "k3")}

@@ -1,20 +1,15 @@
-"""How rows are packed into micro-batches, and which rank computes which rows.
+"""Packing of rows into micro-batches, and their division among ranks.
 
     partition = RankPartitioner(token_budget=8192, rank=1, ranks=4)
     for rows in partition.add(more): batch = pack(rows)     # this rank's micro-batches, one a round; empty without rows
     for rows in partition.flush(): ...
 
-A round is what `ranks` micro-batches of `Packer` hold, cut anew so that the largest is as small as possible: every rank
-gets as many micro-batches, and about as many tokens. The cuts depend on the rows' order alone; on one rank they are the
-packer's. All ranks take part in every round, because a layer's weights are whole only while all of them compute it.
-
-Rows of a model that can't be packed are padded on the right to one length (`Segments.padded`); a micro-batch then has
-as many tokens as rows times the longest, prompts included.
+Cuts depend on the rows' order alone, never on the pieces in which they arrive: a resumed step repeats every sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -23,13 +18,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from raypoly.core.values import Int32
+from raypoly.core.values import Float32, Int32
+from raypoly.learner.ranks import Ranks
 from raypoly.learner.training_rows import TrainingRow
 
 
-@dataclass(eq=False)  # frozen ones are taken apart by torch.compile, which then compiles for each number of segments
+@dataclass(eq=False)  # not frozen: torch.compile takes frozen ones apart and compiles for each number of segments
 class Segments:
-    """G segments of a packed batch, prompts and responses, and which tokens each sees; never changed."""
+    """G segments of a packed batch, prompts and responses, and which tokens each sees. Never changed."""
 
     lengths: tuple[int, ...]
     prompts: tuple[int | None, ...]
@@ -37,17 +33,16 @@ class Segments:
     starts: Tensor
     """int32 [G + 1]: where each segment starts, and the end."""
     seen: Tensor
-    """int64: the positions in S that the segments see, one segment behind the other."""
+    """int64: positions in S that the segments see, segment by segment."""
     seen_starts: Tensor
     """int32 [G + 1]: where each segment's part of `seen` starts, and the end."""
     longest: int
-    """Tokens of the longest segment."""
     longest_seen: int
-    """Tokens of its largest part of `seen`."""
+    """Tokens of the longest segment, and of the largest part of `seen`."""
 
     @classmethod
     def of(cls, lengths: Sequence[int], prompts: Sequence[int | None]) -> Segments:
-        """Segments of these lengths, one behind the other; each prompt comes before its responses."""
+        """Segments of these lengths. Each prompt comes before its responses."""
         ends = list(accumulate(lengths, initial=0))
         places = [torch.arange(start, end) for start, end in pairwise(ends)]
         seen = [
@@ -66,8 +61,10 @@ class Segments:
         )
 
     def padded(self) -> tuple[Tensor, Tensor]:
-        """Each response behind its prompt as a row of its own: int64 [B, L], the position in S of each token, any after
-        a row's end; and int64 [S], the place in B x L of each token in S (of a shared prompt, in its last row)."""
+        """Rows of prompt and response: int64 [B, L], the position in S of each token, any after a row's end; and int64
+        [S], the place in B x L of each token in S."""
+        # Which token fills a row on its right is of no importance: causal layers show it to none before it. A shared
+        # prompt is in several rows, and its place is overwritten by each: the last row counts.
         seen = torch.split(self.seen, self.seen_starts.diff().tolist())
         rows = [own for own, prompt in zip(seen, self.prompts, strict=True) if prompt is not None]
         index_BL = pad_sequence(rows, batch_first=True)
@@ -83,14 +80,13 @@ class Segments:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """B rows, one behind the other, a prompt that neighbours share once: S tokens, T of them in responses."""
+    """B rows, a prompt that neighbours share once: S tokens, T of them in responses."""
 
     input_ids: Tensor
     """int64 [1, S]."""
     positions: Tensor
     """int64 [1, S]: each token's position in its own row."""
     segments: Segments
-    """Prompts and responses, in the order of S."""
     predicts: Tensor
     """int64 [T]: positions in S whose output predicts a response token."""
     targets: Tensor
@@ -111,7 +107,7 @@ def pack(rows: Sequence[TrainingRow]) -> MicroBatch:
     prompts: list[int | None] = []
     positions, predicts = [], []
     used = prompt = 0  # tokens so far; the segment that is the current prompt
-    last = 0  # the position of its last token, which predicts the first one of each response
+    last = 0  # position of the prompt's last token: it predicts the first token of each of its responses
     for i, row in enumerate(rows):
         if i == 0 or not _share_prompt(rows[i - 1], row):
             prompt, used = len(tokens), used + len(row.prompt_tokens)
@@ -119,6 +115,7 @@ def pack(rows: Sequence[TrainingRow]) -> MicroBatch:
             tokens.append(row.prompt_tokens)
             prompts.append(None)
             positions.append(np.arange(len(row.prompt_tokens)))
+        # A response's tokens but the last predict its next ones.
         predicts.append(np.concatenate([[last], np.arange(used, used + len(row.tokens))])[: len(row.tokens)])
         used += len(row.tokens)
         tokens.append(row.tokens)
@@ -143,13 +140,8 @@ def _share_prompt(row: TrainingRow, other: TrainingRow) -> bool:
 
 
 class Packer:
-    """Cuts a stream of rows into micro-batches of at most a budget of tokens, shared prompts counted once; with
-    `padded`, every row as long as the longest.
-
-    A batch closes when the next row would overflow it, so the cuts depend on the rows' order alone, not on the
-    pieces in which they arrive. Packed rows waste nothing, and a group's rows are neighbours: no other order would
-    save work.
-    """
+    """Cuts a stream of rows into micro-batches of at most a budget of tokens. A prompt that neighbours share counts
+    once; with `padded`, every row is as long as the longest."""
 
     def __init__(self, token_budget: int, padded: bool = False) -> None:
         self._budget, self._padded = token_budget, padded
@@ -157,7 +149,8 @@ class Packer:
         self._tokens = 0
 
     def add(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
-        """The micro-batches that these rows complete, for `pack`. A row longer than the budget gets one of its own."""
+        """Micro-batches that these rows complete. A row longer than the budget gets one of its own."""
+        # First fit in order: packed rows waste nothing and a group's rows are neighbours, so no order would save work.
         for row in rows:
             tokens = self._tokens_with(row)
             if self._open and tokens > self._budget:
@@ -167,12 +160,10 @@ class Packer:
             self._tokens = tokens
 
     def flush(self) -> Iterator[list[TrainingRow]]:
-        """The last, partly filled micro-batch, if there is one."""
         if self._open:
             yield self._close()
 
     def _tokens_with(self, row: TrainingRow) -> int:
-        """Tokens of the open micro-batch and this row."""
         if self._padded:
             return (len(self._open) + 1) * max(other.length for other in (*self._open, row))
         shared = bool(self._open) and _share_prompt(self._open[-1], row)
@@ -184,7 +175,10 @@ class Packer:
 
 
 class RankPartitioner:
-    """Reads all rows of a step, in prompt and rollout order, and gives one rank its part."""
+    """One rank's part of a step's rows, given in prompt and rollout order.
+
+    A round is what `ranks` micro-batches of `Packer` hold, cut anew into equal parts.
+    """
 
     def __init__(self, token_budget: int, rank: int = 0, ranks: int = 1, padded: bool = False) -> None:
         self._budget, self._rank, self._ranks, self._padded = token_budget, rank, ranks, padded
@@ -192,19 +186,18 @@ class RankPartitioner:
         self._round: list[list[TrainingRow]] = []
 
     def add(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
-        """This rank's part of each round that these rows complete."""
         for batch in self._packer.add(rows):
             self._round.append(batch)
             if len(self._round) == self._ranks:
                 yield self._part()
 
     def flush(self) -> Iterator[list[TrainingRow]]:
-        """This rank's part of the last round, if rows are left."""
         self._round += self._packer.flush()
         if self._round:
             yield self._part()
 
     def _part(self) -> list[TrainingRow]:
+        # Every rank computes in every round, also without rows: a layer's weights are whole only while all take part.
         batches, self._round = self._round, []
         if self._ranks > 1:
             batches = even([row for batch in batches for row in batch], self._ranks, self._budget, self._padded)
@@ -212,7 +205,8 @@ class RankPartitioner:
 
 
 def even(rows: Sequence[TrainingRow], parts: int, token_budget: int, padded: bool = False) -> list[list[TrainingRow]]:
-    """Rows that fit into `parts` micro-batches of the budget, in at most so many, the largest as small as possible."""
+    """Cut rows that fit into `parts` micro-batches, the largest as small as possible."""
+    # Bisection over the budget. More budget never makes more micro-batches; `high` is large enough by assumption.
     low, high = 0, max(token_budget, *(row.length for row in rows))  # too small, large enough
     while high - low > 1:
         middle = (low + high) // 2
@@ -226,3 +220,32 @@ def even(rows: Sequence[TrainingRow], parts: int, token_budget: int, padded: boo
 def _cut(rows: Sequence[TrainingRow], token_budget: int, padded: bool) -> list[list[TrainingRow]]:
     packer = Packer(token_budget, padded)
     return [*packer.add(rows), *packer.flush()]
+
+
+def compute_cross_logprobs(
+    prompts: Sequence[Int32],
+    responses: Sequence[Int32],
+    partition: RankPartitioner,
+    ranks: Ranks,
+    forward: Callable[[Sequence[TrainingRow]], Float32],
+) -> tuple[Float32, ...]:
+    """Log-probabilities after each of P prompts, float32 [P, T], of each response of T tokens. Other ranks than 0: ().
+
+    `forward` gives those of its rows' response tokens, concatenated. All ranks call it together, also without rows.
+    """
+    # By prompt, so that neighbours share one. Round r's parts are in rank order in rows' order: so the results, dealt
+    # out again round by round, are in the order of `rows`.
+    rows = [
+        TrainingRow(prompt, tokens, np.zeros(len(tokens), np.float32), 0.0, 0)
+        for prompt in prompts
+        for tokens in responses
+        if len(tokens)
+    ]
+    rounds = [forward(part) for batches in (partition.add(rows), partition.flush()) for part in batches]
+    parts = ranks.gather(rounds)
+    if ranks.rank:
+        return ()
+    flat = np.concatenate([part for dealt in zip(*parts, strict=True) for part in dealt] or [np.zeros(0, np.float32)])
+    lengths = [len(tokens) for tokens in responses]
+    by_prompt = [np.split(behind, np.cumsum(lengths)[:-1]) for behind in flat.reshape(len(prompts), sum(lengths))]
+    return tuple(np.stack(behind_each) for behind_each in zip(*by_prompt, strict=True))

@@ -1,13 +1,12 @@
-"""The learner (the trainer of the policy model): gradients of a loss over packed responses, AdamW in fp32.
+"""Learner (trainer of the policy model): gradients of a loss over packed responses, AdamW in fp32.
 
     learner.begin(step, Normalisers(prompts=20, rollouts=8, t_max=56))
     learner.accumulate(rows)          # as often as groups are ready, in prompt order
-    learner.update()                  # clip, optimizer step; only between mini-batches of a step
+    learner.update()                  # only between mini-batches of a step
     stats = learner.apply()           # the step's last update; the weight version goes up by one
 
-It does not know the objective: rows are tokens, an advantage, and the sampler's log-probabilities. A loss may have a
-head, which is trained and saved with the model. With several ranks, each rank has such an object, gets the same calls
-with the same rows, and returns the same results (`raypoly.learner.ranks`).
+It does not know the objective. With several ranks each has such an object, gets the same calls with the same rows, and
+returns the same results.
 """
 
 from __future__ import annotations
@@ -30,41 +29,39 @@ from raypoly.core.errors import UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.values import Float32, Int32
 from raypoly.learner.adapters import add_adapters, merged_weights
-from raypoly.learner.checkpoint_state import CheckpointState
+from raypoly.learner.checkpoint_state import CheckpointState, Snapshot
 from raypoly.learner.compiled_layers import prepare_layers
-from raypoly.learner.cross_logprobs import compute_cross_logprobs
 from raypoly.learner.learning_rate import learning_rate
 from raypoly.learner.logprobs import CPU_CHUNK_MIB
-from raypoly.learner.loss_heads import make_head, run_head
 from raypoly.learner.loss_sums import LossSums, check_mismatch
-from raypoly.learner.packing import MicroBatch, RankPartitioner, pack
+from raypoly.learner.packing import MicroBatch, RankPartitioner, compute_cross_logprobs, pack
 from raypoly.learner.policy_model import (
     ModelOutputs,
+    ReferenceModel,
     describe_rows,
     forward,
     is_packed,
     load_model,
+    make_head,
     pretrained_config,
     pretrained_files,
+    run_head,
 )
 from raypoly.learner.ranks import ONE, Ranks, device
-from raypoly.learner.reference_model import ReferenceModel
-from raypoly.learner.snapshots import Snapshot
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.learner.weight_hash import weight_hash
 
 _MODEL = ModelConfig.model_validate({})
 _BLANK = TrainingRow(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), 0.0, 0)
-"""The row of a rank without rows, which must take part so that others get whole weights. It has no gradient."""
+"""The row of a rank without rows."""
 
 
 @dataclass(frozen=True)
 class _Update:
-    """One finished optimizer step."""
+    """One optimizer step, over all ranks."""
 
     sums: LossSums
-    """Of all ranks."""
     loss: float
     norm: float
     """Of the gradient, before clipping."""
@@ -79,7 +76,7 @@ class _StepInProgress:
     all_tokens: int = 0
     """Of all ranks, since the last update."""
     sampled_by: set[int] = field(default_factory=set)
-    """The weight versions of the rows."""
+    """Weight versions of the rows."""
     updates: list[_Update] = field(default_factory=list)
 
 
@@ -108,7 +105,7 @@ class PolicyLearner:
             add_adapters(self._model, model.lora_rank, model.lora_alpha, derive(config.seed, "adapters"))
         layers = prepare_layers(self._model, self._bf16, config.activation_checkpointing, config.compile)
         self.rows = "; ".join(filter(None, [describe_rows(self._model), layers]))
-        """How rows go through the model, in a sentence."""
+        """A sentence on how rows go through the model."""
         hidden_size = self._model.get_output_embeddings().weight.shape[1]
         self._head = make_head(loss, hidden_size, derive(config.seed, "loss head"))
         ranks.shard(self._model, self._bf16)
@@ -134,21 +131,20 @@ class PolicyLearner:
 
     @property
     def exact(self) -> bool:
-        """Whether the same rows always give the same bits: on a CPU, not on a GPU."""
+        """Whether the same rows always give the same bits: on a CPU."""
         return self._device.type == "cpu"
 
     @property
     def midway(self) -> bool:
-        """Whether the weights have no version: between the first and the last update of a step."""
+        """Whether it is between two updates of a step, when the weights have no version."""
         return self._step is not None and bool(self._step.updates)
 
     @property
     def reference_digest(self) -> str | None:
-        """SHA-256 of the reference model's weights; None if the loss needs no reference."""
         return None if self._reference is None else self._reference.digest
 
     def begin(self, step: int, normalisers: Normalisers) -> None:
-        """Start this step and drop an interrupted one's gradients. `step` must be the current version."""
+        """Start this step, which must be the current version, and drop an interrupted one's gradients."""
         if step != self.version:
             raise ValueError(f"step {step} needs weights of version {step}, the learner has {self.version}")
         self._check_between_steps()
@@ -159,7 +155,7 @@ class PolicyLearner:
         self._step = _StepInProgress(normalisers, self._partition())
 
     def accumulate(self, rows: Sequence[TrainingRow]) -> None:
-        """Add the gradients of these rows, which come in prompt and rollout order, in pieces of any size.
+        """Add the gradients of these rows, in prompt and rollout order, in pieces of any size.
 
         Raises `UsageError` for a given response under a loss that reads the sampler's log-probabilities.
         """
@@ -177,18 +173,20 @@ class PolicyLearner:
             self._backward(mine)
 
     def update(self) -> None:
-        """Clip the gradient since the last update and make an optimizer step. The training step goes on.
+        """Clip the gradient since the last update and make an optimizer step.
 
         Raises `WeightsMismatch` as `check_mismatch` does, `FloatingPointError` for a gradient that is not finite.
         """
         step = self._started()
         for mine in step.partition.flush():
             self._backward(mine)
+        # Gradients are summed over ranks in each backward pass (`ShardedRanks.shard`); only statistics are gathered.
         sums, *others = self._ranks.gather(step.sums)
         for other in others:
             sums.merge(other)
         if sums.sampled and not step.updates:  # later updates are off-policy on purpose
             check_mismatch(sums.measured(), self._config.max_mismatch, self.version, step.sampled_by)
+        # A mean over all tokens is divided here: their number is not known while micro-batches come in.
         factor = final_factor(self._loss.config.aggregation, step.all_tokens)
         parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
         for parameter in parameters:
@@ -206,8 +204,7 @@ class PolicyLearner:
         step.sums, step.all_tokens = LossSums(), 0
 
     def apply(self) -> UpdateStats:
-        """Make the step's last update and increase the version. The stats cover all its updates: sums over tokens, and
-        means of loss and norm."""
+        """Make the step's last update and increase the version. The stats cover all its updates."""
         self.update()
         updates, self._step = self._started().updates, None
         self.version += 1
@@ -236,8 +233,8 @@ class PolicyLearner:
         return out
 
     def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
-        """Log-probabilities of each response behind each prompt, float32 [P, T], under the current weights and the
-        training temperature. Ranks other than 0 return ()."""
+        """Log-probabilities of each response after each prompt, [P, T], at the training temperature. Ranks other
+        than 0 return ()."""
 
         def forward(rows: Sequence[TrainingRow]) -> Float32:
             with torch.no_grad():
@@ -248,12 +245,11 @@ class PolicyLearner:
         return compute_cross_logprobs(prompts, responses, self._partition(), self._ranks, forward)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The current whole weights by transformers name, adapters merged, float32, one at a time. They are not copies:
-        do not write to them."""
+        """Whole weights by transformers name, adapters merged, float32, one at a time. They are no copies."""
         return merged_weights(self._model, self._ranks.whole)
 
     def whole_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """`weights`; in `model.dtype` where there are several ranks, which hold copies until an engine has them."""
+        """`weights`, in `model.dtype` with several ranks, which hold copies until an engine has them."""
         dtype = torch.bfloat16 if self._bf16 and self._ranks.size > 1 else torch.float32
         return ((name, tensor.to(dtype)) for name, tensor in self.weights())
 
@@ -269,8 +265,8 @@ class PolicyLearner:
         return {name: array.copy() for name, array in self.host_weights().items()}
 
     def host_weights(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
-        """`weights` on the host, not copied where they are there; empty on ranks other than 0. There tied weights are
-        one array, which is then sent once."""
+        """`weights` on the host, not copied where they are there; empty on ranks other than 0."""
+        # Tied weights become one array, so that they are sent once. All ranks iterate: gathering needs them.
         hosts = {name: tensor.cpu() for name, tensor in self.weights() if self._ranks.rank == 0}
         arrays = {(host.data_ptr(), host.shape): host.numpy() for host in hosts.values()}
         return {name: arrays[host.data_ptr(), host.shape] for name, host in hosts.items()}
@@ -281,21 +277,20 @@ class PolicyLearner:
         return {name: weight_hash(tensor, dtype) for name, tensor in self.weights() if self._ranks.rank == 0}
 
     def digest(self) -> str:
-        """`weight_digest` of the trained weights (all, or the adapters); on a GPU the one of hashes."""
+        """`weight_digest` of the trained weights (all, or the adapters); on a GPU of their hashes."""
         return self._state.digest()
 
     def save_pretrained(self) -> dict[str, bytes]:
-        """The files of a Hugging Face folder with these weights (no tokenizer); none on ranks other than 0."""
+        """Files of a Hugging Face folder with these weights (no tokenizer); none on ranks other than 0."""
         first = self._ranks.rank == 0
         weights = {name: tensor.cpu() for name, tensor in self.weights() if first}
         return pretrained_files(self._model, weights) if first else {}
 
     def pretrained_config(self) -> dict[str, bytes]:
-        """The files that a Hugging Face folder needs beside these weights in float32 (no tokenizer)."""
+        """Files of a Hugging Face folder beside the weights in float32 (no tokenizer)."""
         return pretrained_config(self._model)
 
     def snapshot(self) -> Snapshot:
-        """A copy on the host of this rank's part of a checkpoint: whole tensors. Later updates don't change it."""
         self._check_between_steps()
         return self._state.snapshot(self.version, self.reference_digest)
 
@@ -304,7 +299,7 @@ class PolicyLearner:
         return dict(self.snapshot().parts())
 
     def load(self, *parts: Mapping[str, bytes]) -> None:
-        """Load the parts that `save` returned on any number of ranks. Each part goes to one of the loading ranks.
+        """Load what `save` returned on any number of ranks. Each part goes to one of the loading ranks.
 
         Raises `CorruptData` if the weights differ from the saved ones, `UsageError` if the model or the reference
         model is another one.
@@ -330,7 +325,6 @@ class PolicyLearner:
         return RankPartitioner(self._config.token_budget, self._ranks.rank, self._ranks.size, padded)
 
     def _groups(self) -> list[dict[str, Any]]:
-        """The optimizer's groups: the model's parameters, and the head's with their own learning rate."""
         modules = [self._model] if self._head is None else [self._model, self._head]
         groups: list[dict[str, Any]] = [{"params": [p for p in m.parameters() if p.requires_grad]} for m in modules]
         if self._head is not None:
@@ -371,9 +365,9 @@ class PolicyLearner:
         )
 
     def _backward(self, rows: Sequence[TrainingRow]) -> None:
-        """Add a micro-batch's gradient and sums. Without rows the pass adds nothing."""
+        """Add a micro-batch's gradient and sums."""
         step = self._started()
-        if not rows:
+        if not rows:  # take part, so that other ranks get whole weights, with a gradient of zero
             blank = self._tokens(pack([_BLANK]))
             nothing = 0.0 * blank.logp_T.sum()
             if blank.head_S is not None:
@@ -389,7 +383,7 @@ class PolicyLearner:
         step.sums.add(tokens, self._loss, float(loss.detach()))
 
     def _clip(self, parameters: Sequence[torch.nn.Parameter]) -> float:
-        """Scale the gradients down to `max_grad_norm` if their norm is larger. Returns the norm before."""
+        """Clip to `max_grad_norm`. Returns the norm before."""
         found = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         norm = self._ranks.whole(found)
         torch.nn.utils.clip_grads_with_norm_(parameters, self._config.max_grad_norm, norm)

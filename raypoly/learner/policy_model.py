@@ -1,20 +1,21 @@
-"""The policy's model as the learner trains it: float32 weights, packed or padded rows, no dropout.
+"""The policy's model as the learner trains it, the frozen reference model, and a loss's head.
 
     model = load_model(path, device, bf16=True)
     logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
     logp_T, entropy_T, prompt_hidden_SH = forward(model, batch, 1.0, bf16=True, prompts=True)
+    head_S = run_head(make_head(loss, hidden_size, seed), prompt_hidden_SH)      # a number a response
 
 Rows are packed, a prompt that neighbours share once, where every layer can (full attention, sliding windows). Else, as
-with linear or recurrent layers, each row is a prompt and its response, padded on the right to one length, and goes
-through the model's own attention: a causal layer shows no token what comes after it, so this needs no mask. Loading
-finds out by comparing, and refuses a model that would be computed wrongly both ways.
+with linear or recurrent layers, each row is padded on the right to one length and goes through the model's own
+attention: a causal layer shows no token what comes after it, so this needs no mask.
 """
 
 from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,21 +25,20 @@ from torch import Tensor
 from torch.nn import Module, ModuleList
 from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
+from raypoly.algorithms.losses.loss import Loss
 from raypoly.core.errors import UsageError
 from raypoly.learner.attention import PACKED, ScoresChanged, attend
 from raypoly.learner.logprobs import CHUNK_MIB, token_logprobs
-from raypoly.learner.loss_heads import prompt_means
-from raypoly.learner.packing import MicroBatch, pack
+from raypoly.learner.packing import MicroBatch, Segments, pack
 from raypoly.learner.training_rows import TrainingRow
+from raypoly.learner.weight_hash import weight_digest
 
 TOLERANCE = {False: 1e-3, True: 0.5}
-"""The most `logprob_distance` of two ways to compute the same, without and with bf16. The check without is the strict
-one; a mistake that bf16 alone brings out moves every token by more than this."""
-
+"""Largest `logprob_distance` of two ways to compute the same, without and with bf16."""
 _LEAST, _MOST = 70, 2048
-"""Tokens of the longest row of a check: more than a chunk of linear attention (64), and at most this many to see past a
-window. A wider window is checked for what is within it."""
+"""Tokens of the longest row of a check: more than a chunk of linear attention (64), up to 2048 to see past a window."""
 
+HEAD_PREFIX = "loss_head."
 AttentionInterface.register(PACKED, attend)
 
 
@@ -52,7 +52,7 @@ class ModelOutputs(NamedTuple):
 
 
 def load_model(path: Path, device: torch.device, bf16: bool = False) -> PreTrainedModel:
-    """A causal language model with float32 weights, checked for training in float32 and, with `bf16`, in bf16.
+    """A causal language model with float32 weights and without dropout, checked by `check_model`.
 
     Its rows are packed if that gives its own log-probabilities, else padded. Raises `UsageError` if both ways differ
     from its own, or for a mixture of experts.
@@ -79,7 +79,6 @@ def is_packed(model: PreTrainedModel) -> bool:
 
 
 def describe_rows(model: PreTrainedModel) -> str:
-    """How rows go through this model, in a sentence."""
     name, window = type(model).__name__.removeprefix("FSDP"), _window(model.config.get_text_config())
     if not is_packed(model):
         return f"{name}: rows padded to one length, prompt computed for each response"
@@ -88,7 +87,9 @@ def describe_rows(model: PreTrainedModel) -> str:
 
 
 def _choose_attention(model: PreTrainedModel, bf16: bool) -> None:
-    """Set the first attention that agrees with the model's own: packed; with padded rows PyTorch's, then eager."""
+    """Set the first attention that agrees with the model's own."""
+    # Packed; else padded rows with PyTorch's attention, then eager. Scores with a cap or sinks leave eager alone. The
+    # check in float32 is the strict one; a mistake that bf16 alone brings out moves every token beyond its bound too.
     ways = [PACKED, str(model.config._attn_implementation), "eager"]
     while ways:
         try:
@@ -108,7 +109,7 @@ def response_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Log-probability and entropy of the response tokens, float32 [T] each (float64 for a float64 model).
 
-    With `bf16` matrices are multiplied in bfloat16; weights, their gradients and all that is summed stay float32.
+    With `bf16` matrices are multiplied in bfloat16; weights, gradients and sums stay float32.
     """
     logp_T, entropy_T, _ = forward(model, batch, temperature, bf16, chunk_mib)
     return logp_T, entropy_T
@@ -135,18 +136,18 @@ def forward(
 
 
 def _window(config: PreTrainedConfig) -> int:
-    """Tokens of the model's sliding window; 0 without one."""
+    """Tokens; 0 without a sliding window."""
     return getattr(config, "sliding_window", None) or 0
 
 
 def _logit_divisor(config: PreTrainedConfig) -> float:
-    """What the model divides its logits by (Granite), or the inverse of what it multiplies them by (Cohere)."""
+    """Granite divides its logits, Cohere multiplies them."""
     divided, multiplied = getattr(config, "logits_scaling", None), getattr(config, "logit_scale", None)
     return float(divided or 1.0) / float(multiplied or 1.0)
 
 
 def _hidden_packed(model: PreTrainedModel, batch: MicroBatch) -> Tensor:
-    """Last hidden states, [S, H]."""
+    """[S, H]."""
     device = model.device
     hidden_1SH: Tensor = model.base_model(
         batch.input_ids.to(device),
@@ -158,7 +159,7 @@ def _hidden_packed(model: PreTrainedModel, batch: MicroBatch) -> Tensor:
 
 
 def _hidden_padded(model: PreTrainedModel, batch: MicroBatch) -> Tensor:
-    """Last hidden states, [S, H]."""
+    """[S, H]. A shared prompt is computed in each of its rows; its last copy is taken."""
     index_BL, place_S = batch.segments.padded()
     ids_BL = batch.input_ids[0][index_BL].to(model.device)
     hidden_BLH: Tensor = model.base_model(ids_BL, use_cache=False).last_hidden_state
@@ -166,7 +167,7 @@ def _hidden_padded(model: PreTrainedModel, batch: MicroBatch) -> Tensor:
 
 
 def pretrained_config(model: PreTrainedModel) -> dict[str, bytes]:
-    """The files that a Hugging Face folder needs beside this model's weights in float32 (no tokenizer)."""
+    """Files of a Hugging Face folder beside the weights in float32 (no tokenizer)."""
     config = copy.deepcopy(model.config)
     config.architectures, config.dtype = [type(model).__name__.removeprefix("FSDP")], torch.float32
     files = {"config.json": config.to_json_string().encode()}
@@ -176,9 +177,9 @@ def pretrained_config(model: PreTrainedModel) -> dict[str, bytes]:
 
 
 def pretrained_files(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> dict[str, bytes]:
-    """The files of a Hugging Face folder with this model and these weights (no tokenizer)."""
+    """Files of a Hugging Face folder with these weights (no tokenizer)."""
     state = dict(weights)
-    for name, tied_to in (model.all_tied_weights_keys or {}).items():  # so that it is saved once
+    for name, tied_to in (model.all_tied_weights_keys or {}).items():  # one tensor object is saved once
         state[name] = state[tied_to]
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder, state_dict=state)
@@ -186,19 +187,19 @@ def pretrained_files(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> d
 
 
 def layers_of(model: Module) -> list[Module]:
-    """The decoder's layers, in order: the longest list of modules in the model."""
+    """The decoder's layers: the longest list of modules in the model."""
     lists = [list(module) for module in model.modules() if isinstance(module, ModuleList)]
     return max(lists, key=len, default=[])
 
 
 def logprob_distance(one_T: Tensor, other_T: Tensor, bf16: bool) -> float:
-    """Largest |difference| of a log-probability; with bf16, whose rounding moves single ones by 0.5, the mean."""
+    """Largest |difference| of a log-probability; the mean with bf16, whose rounding moves single ones by 0.5."""
     apart_T = (one_T - other_T).abs()
     return float(apart_T.mean() if bf16 else apart_T.max())
 
 
 def check_model(model: PreTrainedModel, bf16: bool) -> None:
-    """Compare rows of unequal lengths, some behind one prompt, with the model's own attention and logits in float32.
+    """Compare rows of unequal lengths, some with a shared prompt, with the model's own logits in float32.
 
     This detects a bias on logits, attention with a cap or sinks, layers in which packed rows see each other, and
     dropout. Raises `UsageError`.
@@ -208,6 +209,7 @@ def check_model(model: PreTrainedModel, bf16: bool) -> None:
     length = _LEAST + (window if _LEAST + window <= _MOST else 0)
     length = min(length, getattr(config, "max_position_embeddings", None) or length)
     tokens = np.arange(length, dtype=np.int32) % config.vocab_size
+    # All rows are cut from one sequence, so one pass of the model alone gives the log-probabilities of them all.
     spans = [(1, length), (length // 2, length), (length // 2, length), (length // 2, length - length // 4)]
     rows = [TrainingRow(tokens[:cut], tokens[cut:end], np.zeros(end - cut, np.float32), 0.0, 0) for cut, end in spans]
     with torch.no_grad():
@@ -223,3 +225,60 @@ def check_model(model: PreTrainedModel, bf16: bool) -> None:
             f"The learner does not compute this model ({type(model).__name__}) as transformers does: "
             f"log-probabilities are off by {off:.2g}; Qwen, Llama, Mistral and Gemma models are known to agree."
         )
+
+
+class ReferenceModel:
+    """The frozen weights that the run started with, in float32. A checkpoint holds their digest alone."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        """`model` has whole weights; it may be sharded afterwards."""
+        self.model = model.eval().requires_grad_(False)
+        self.digest = weight_digest(model.state_dict())
+
+    def check(self, known: str | None) -> None:
+        """Raise `UsageError` if a checkpoint's digest is another model's."""
+        if known is not None and known != self.digest:
+            raise UsageError(
+                "The model at model.path is not the reference model that this run started with: put that model back, "
+                "or use run.fresh=true."
+            )
+
+
+def make_head(loss: Loss, hidden_size: int, seed: int) -> Module | None:
+    """The loss's head on the host; None for a loss without one. The same seed draws the same weights on every device.
+
+    Raises `UsageError` if the loss's `needs` lacks `prompt_hidden`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head = loss.head(hidden_size)
+    if head is None:
+        return None
+    if "prompt_hidden" not in loss.needs:
+        raise UsageError(
+            f"The loss {type(loss).__name__} has a head, which reads `prompt_hidden`: its `needs` must name it."
+        )
+    return head.eval()  # no dropout: a step must be repeatable
+
+
+def named_weights(head: Module | None) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Parameters by their names in a checkpoint; none without a head."""
+    if head is not None:
+        yield from ((f"{HEAD_PREFIX}{name}", parameter) for name, parameter in head.named_parameters())
+
+
+def run_head(head: Module, prompt_hidden_SH: Tensor) -> Tensor:
+    """[S], one number a response."""
+    output: Tensor = head(prompt_hidden_SH)
+    return output.clone()  # FSDP puts hooks on its output, which a view can't have
+
+
+def prompt_means(hidden_SH: Tensor, segments: Segments) -> Tensor:
+    """Mean over each response's prompt, [responses, H], with gradient."""
+    starts = list(accumulate(segments.lengths, initial=0))
+    prompts = [i for i, prompt in enumerate(segments.prompts) if prompt is None]
+    exact = torch.promote_types(hidden_SH.dtype, torch.float32)
+    mean_PH = torch.stack([hidden_SH[starts[i] : starts[i + 1]].mean(0, dtype=exact) for i in prompts])
+    place = {segment: i for i, segment in enumerate(prompts)}
+    read_by = [place[prompt] for prompt in segments.prompts if prompt is not None]
+    return mean_PH.index_select(0, torch.tensor(read_by, device=mean_PH.device))

@@ -1,9 +1,6 @@
-"""The ranks (processes) of a learner. `Ranks` is a single rank; `raypoly.learner.sharding` has several.
+"""Ranks (processes) of a learner. `Ranks` is a single one, without a process group; `ShardedRanks` are several.
 
-    learner = PolicyLearner(path, config, loss, temperature, model, ranks)     # in each of ranks.size processes
-
-The learner calls its ranks for all that depends on their number: which weights are here, which rank computes which rows
-and writes which files. A single rank returns its arguments and makes no process group.
+learner = PolicyLearner(path, config, loss, temperature, model, ranks)     # in each of ranks.size processes
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from raypoly.learner.snapshots import host_copy, weight_digest
+from raypoly.learner.weight_hash import host_copy, weight_digest
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -23,13 +20,13 @@ M = TypeVar("M", bound=Module)
 
 
 class Ranks:
-    """A single rank. Several ranks all call the same methods in the same order."""
+    """All of a learner that depends on the number of ranks. All ranks call the same methods in the same order."""
 
     rank = 0
     size = 1
 
     def shard(self, model: Module, bf16: bool) -> None:
-        """Keep only this rank's part of the model's weights."""
+        """Keep this rank's part of the model's weights."""
 
     def run(self, model: M, function: Callable[Concatenate[M, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function(model, ...)` with whole weights, also in its backward pass."""
@@ -48,11 +45,11 @@ class Ranks:
         return weight_digest(weights, hashed)
 
     def owned_copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Copies on the host of the whole tensors that this rank writes. Each tensor is written by one rank."""
+        """Copies on the host of the whole tensors that this rank writes; one rank writes each."""
         return {name: host_copy(tensor) for name, tensor in tensors.items()}
 
     def distribute(self, found: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """This rank's parts of all tensors that ranks have read. `found`: whole tensors that this rank has read."""
+        """This rank's parts of all tensors that ranks have read, of which it has read `found` whole."""
         yield from ((name, found[name]) for name in sorted(found))
 
 
@@ -60,5 +57,4 @@ ONE = Ranks()
 
 
 def device() -> torch.device:
-    """The device on which a learner computes."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,13 +1,8 @@
-"""A learner's weights, gradients and moments sharded over ranks with PyTorch's FSDP2 (`fully_shard`), layer by layer.
+"""Weights, gradients and moments sharded over ranks with PyTorch's FSDP2 (`fully_shard`), layer by layer.
 
-    store = RendezvousStore(host)                              # on rank 0's machine: a free port
-    ranks = ShardedRanks(rank, size, host, store.port, device)       # in each rank's process
-    ranks.shard(model, bf16=True)                              # keeps rows of each weight's first axis, in float32
-    logp_T, entropy_T = ranks.run(model, response_logprobs, batch, 1.0, True)
-
-A layer's weights are whole while it computes. With bf16 they travel rounded, as autocast would round them; norms,
-embedding and head travel in float32, so several ranks compute what one computes. Gradients are
-summed in float32, not averaged: a step's normalisers are those of all its rows.
+store = RendezvousStore(host)                              # on rank 0's machine: a free port
+ranks = ShardedRanks(rank, size, host, store.port, device)       # in each rank's process
+ranks.shard(model, bf16=True)                              # keeps rows of each weight's first axis, in float32
 """
 
 from __future__ import annotations
@@ -27,15 +22,15 @@ from torch.nn import Linear, Module
 
 from raypoly.learner.policy_model import layers_of
 from raypoly.learner.ranks import M, P, Ranks
-from raypoly.learner.snapshots import WeightDigest, host_copy
+from raypoly.learner.weight_hash import WeightDigest, host_copy
 
 T = TypeVar("T")
 _WHOLE = "with_whole_weights"
-"""The method of a sharded model that FSDP treats as a forward method: weights are whole inside."""
+"""A method of a sharded model that FSDP treats as a forward method: weights are whole inside."""
 
 
 class RendezvousStore:
-    """The store in which ranks find each other, on a free port of this machine; it lives as long as this object."""
+    """The place where ranks find each other, on a free port of this machine, as long as this object lives."""
 
     def __init__(self, host: str) -> None:
         self._store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
@@ -54,6 +49,9 @@ class ShardedRanks(Ranks):
         self._mesh: DeviceMesh = init_device_mesh(device.type, (size,))
 
     def shard(self, model: Module, bf16: bool) -> None:
+        # Several ranks must compute what one computes. Matrices of layers travel rounded, as autocast would round them.
+        # Norms, embedding and head travel in float32: norms compute in it, and the head rounds its own factors.
+        # Gradients are summed in float32, not averaged: a step's normalisers count the rows of all ranks.
         how: dict[str, Any] = {"mesh": self._mesh}
         plain = MixedPrecisionPolicy(cast_forward_inputs=False)
         rounded = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False) if bf16 else plain
@@ -70,7 +68,8 @@ class ShardedRanks(Ranks):
 
     def run(self, model: M, function: Callable[Concatenate[M, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         result: T = getattr(model, _WHOLE)(partial(function, model, *args, **kwargs))
-        if not torch.is_grad_enabled():  # else the backward pass does it
+        # Whole weights stay for the backward pass, which frees them. Without one nobody else would.
+        if not torch.is_grad_enabled():
             for module in _sharded(model):
                 module.reshard()
         return result
@@ -84,6 +83,7 @@ class ShardedRanks(Ranks):
         return values
 
     def digest(self, weights: Mapping[str, Tensor], hashed: bool) -> str:
+        # One weight is whole at a time. All ranks gather it, rank 0 hashes it.
         digest = WeightDigest(hashed)
         for name in sorted(weights):
             tensor = self.whole(weights[name])
@@ -101,6 +101,7 @@ class ShardedRanks(Ranks):
         return copies
 
     def distribute(self, found: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        # All ranks must enter each collective in one order: by reading rank, then by name. So shapes go round first.
         read = self.gather({name: (tensor.shape, tensor.dtype) for name, tensor in found.items()})
         for reader, described in enumerate(read):
             for name, (shape, dtype) in sorted(described.items()):
@@ -118,7 +119,7 @@ class ShardedRanks(Ranks):
 
 
 def assign_writers(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
-    """The rank that writes each tensor, by name. The largest goes first, to the rank with the least to write."""
+    """The rank that writes each tensor, by name: the largest first, to the rank with the least to write."""
     loads, owners = [0] * ranks, {}
     for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
         owner = min(range(ranks), key=loads.__getitem__)
@@ -128,7 +129,7 @@ def assign_writers(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
 
 
 def _norms(layer: Module) -> list[Module]:
-    """A layer's modules without matrix products. They compute in float32, with weights that are not rounded."""
+    """Modules with weights and without matrix products."""
     return [
         module
         for module in layer.modules()

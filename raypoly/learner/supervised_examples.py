@@ -1,8 +1,7 @@
-"""What the tiny policy is shown in its supervised start, as text and as tokens; light enough for a data task.
+"""Supervised examples for the tiny policy's start, as text and as tokens. No torch here: a data task imports it.
 
-A base model knows many strategies, prefers one, and is often wrong. So are the examples: each is a right or a
-deliberately wrong solution of a training puzzle, by a strategy drawn with skewed frequencies. Budgets play no part.
-With `warm_start.planned` a share of them is shown behind a method of their strategy.
+Like a base model they know many strategies, prefer one, and are often wrong. With `warm_start.planned` a share of the
+prompts contain a method.
 """
 
 from __future__ import annotations
@@ -35,27 +34,25 @@ FREQUENCIES = {
     "higher_order": 0.08,
     "reduce": 0.08,
 }
-"""How often each strategy is shown."""
+"""How often each strategy is drawn."""
 
 RESPONSE_TOKENS = 56
-"""Longest response that is shown, end-of-sequence token left out."""
+"""Longest response, without the end-of-sequence token."""
 WIDTH = 128
-"""Tokens of an encoded row: the longest prompt, with a method, the longest response, and the end of sequence fit."""
+"""Tokens of an encoded row: the longest prompt, with a method, and response fit."""
 IGNORED = -100
 """The label of a position that has no loss (PyTorch's convention)."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One prompt and what the policy is shown to answer."""
-
     prompt: str
     response: str
 
 
 def tokenizer_texts(puzzles: Sequence[Puzzle], planned: bool = False) -> list[str]:
-    """What the tokenizer is trained on: every prompt with a right solution by each strategy; if `planned`, also every
-    prompt with a method of each."""
+    """Training texts of the tokenizer: every prompt with a right solution by each strategy; if `planned`, also with a
+    method of each."""
     seeds = [(it, strategy, derive("tokenizer", it.words, strategy)) for it in puzzles for strategy in STRATEGIES]
     texts = [it.prompt + render_solution(it, strategy, random.Random(seed)) for it, strategy, seed in seeds]
     if planned:
@@ -64,8 +61,7 @@ def tokenizer_texts(puzzles: Sequence[Puzzle], planned: bool = False) -> list[st
 
 
 def make_example(puzzles: Sequence[Puzzle], config: WarmStartConfig, index: int) -> Example:
-    """Example `index` of the supervised stream: it depends on the config and `index` alone. `config.planned` changes
-    its prompt, and nothing else."""
+    """Example `index` of the supervised stream. `config.planned` changes its prompt, and nothing else."""
     rng = random.Random(derive(config.seed, "warm start example", index))
     puzzle = rng.choice(puzzles)
     strategy = rng.choices(STRATEGIES, weights=[FREQUENCIES[name] for name in STRATEGIES])[0]
@@ -77,7 +73,7 @@ def make_example(puzzles: Sequence[Puzzle], config: WarmStartConfig, index: int)
 
 
 def _planned_prompt(puzzle: Puzzle, strategy: str, rng: random.Random) -> str:
-    """What the solver of the scaffold `tuple` sees behind a method of this strategy."""
+    """Prompt of the solver of the scaffold `tuple` after a method of this strategy."""
     problem = Problem(puzzle.words, puzzle.prompt, "f", TestSuite("none", ""), answer="completion")
     return solver_prompt(problem, method(puzzle, strategy, rng))
 
@@ -103,7 +99,7 @@ def encode(tokenizer: Tokenizer, examples: Sequence[Example], width: int = WIDTH
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides the supervised stream, in a form that travels to other processes."""
+    """All that decides the supervised stream. It travels to other processes."""
 
     config: WarmStartConfig
     words: tuple[str, ...]

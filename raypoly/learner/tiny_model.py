@@ -1,4 +1,4 @@
-"""The tiny policy of the embedded default: a byte-level BPE and a Qwen3-architecture decoder below 1M parameters.
+"""Tiny policy of the embedded default: a byte-level BPE, a Qwen3 decoder below 1M parameters, its supervised start.
 
     tokenizer = build_tokenizer(texts)
     model = build_model(len(tokenizer), seed=0)
@@ -12,11 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from raypoly.learner.supervised_examples import EOS, PAD
+from raypoly.core.config import WarmStartConfig
+from raypoly.core.values import Int32
+from raypoly.learner.learning_rate import learning_rate
+from raypoly.learner.supervised_examples import EOS, IGNORED, PAD
 
 VOCABULARY = 480
 CONTEXT = 256
@@ -24,7 +29,7 @@ CONTEXT = 256
 
 
 def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of at most `VOCABULARY` tokens trained on `texts`; any text encodes and comes back exactly."""
+    """A BPE of at most `VOCABULARY` tokens trained on `texts`; any text encodes and comes back exactly."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -50,7 +55,7 @@ def tokenizer_from_json(text: str) -> PreTrainedTokenizerFast:
 
 
 def build_model(vocabulary: int, seed: int) -> Qwen3ForCausalLM:
-    """The decoder with random fp32 weights drawn from `seed`; PyTorch's global generator is left as it was."""
+    """The decoder with float32 weights drawn from `seed`; PyTorch's global generator is left as it was."""
     config = Qwen3Config(
         vocab_size=vocabulary,
         hidden_size=96,
@@ -74,6 +79,39 @@ def build_model(vocabulary: int, seed: int) -> Qwen3ForCausalLM:
 
 
 def save_folder(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, path: Path) -> None:
-    """Write model, tokenizer and generation config as an ordinary Hugging Face folder."""
+    """Write an ordinary Hugging Face folder."""
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
+
+
+def supervised_loss(model: Qwen3ForCausalLM, ids_BL: Tensor, labels_BL: Tensor) -> Tensor:
+    """Mean cross-entropy, nats, over the labelled tokens."""
+    logits_BLV = model(input_ids=ids_BL).logits[:, :-1]
+    targets = labels_BL[:, 1:]
+    return torch.nn.functional.cross_entropy(logits_BLV.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+
+
+class SupervisedTrainer:
+    """AdamW, one batch a step. The rate rises over a tenth of the steps, at most 20, and decays by a cosine."""
+
+    def __init__(self, model: Qwen3ForCausalLM, config: WarmStartConfig) -> None:
+        self.model = model.train()
+        self.config = config
+        self.done = 0
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=0.0)
+
+    def step(self, ids_BL: Int32, labels_BL: Int32) -> float:
+        """One update on int32 [B, L] arrays; returns the loss before it. Columns that are all padding cost nothing."""
+        used = int((labels_BL != IGNORED).any(axis=0).nonzero()[0].max()) + 1
+        ids_BL, labels_BL = ids_BL[:, :used], labels_BL[:, :used]
+        steps = self.config.steps
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.done, self.config.lr, "cosine", min(20, steps // 10), begin=0, end=steps)
+        ids, labels = (torch.from_numpy(array.astype(np.int64)) for array in (ids_BL, labels_BL))
+        loss = supervised_loss(self.model, ids, labels)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.done += 1
+        return float(loss.detach())

@@ -17,7 +17,7 @@ class TrainingRow:
     prompt_tokens: Int32
     tokens: Int32
     sampler_logprobs: Float32
-    """float32 [T]: of `tokens`, by the engine, after temperature; NaN throughout if the response was given."""
+    """float32 [T], after temperature; NaN throughout if the response was given."""
     advantage: float
     weight_version: int
     """The weights that sampled it. Staleness is the learner's version minus this one: 0 on-policy."""
@@ -36,8 +36,8 @@ class TrainingRow:
 def group_rows(
     group: Group, advantages: Float64, of_drafts: Float64 | None, attempts: bool = True
 ) -> list[TrainingRow]:
-    """A group's rows: its drafts, where they have advantages (float64 [D]), and its attempts, unless `attempts` are
-    left out. A draft that is an attempt itself has the attempt's row alone."""
+    """Rows of a group's drafts, if they have advantages (float64 [D]), and of its attempts. A draft that is an attempt
+    has the attempt's row alone."""
     trained = group.rollouts if attempts else ()
     if of_drafts is None:
         return rows_of(trained, advantages[: len(trained)])
@@ -47,7 +47,7 @@ def group_rows(
 
 
 def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[TrainingRow]:
-    """The rows of a group's rollouts, ordered by prompt (by first use) and rollout."""
+    """Rows ordered by prompt (by first use) and rollout."""
     rows = [
         TrainingRow(rollout.prompt_tokens, rollout.tokens, rollout.logprobs, float(advantage), rollout.weight_version)
         for rollout, advantage in zip(rollouts, advantages, strict=True)

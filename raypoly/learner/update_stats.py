@@ -1,4 +1,4 @@
-"""The learner's report of a step. No torch here, since the driver reads it."""
+"""Statistics of a training step. No torch here, since the driver reads them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LossStats:
-    """Statistics of one step's trained response tokens; NaN without tokens, or if the loss has no such term.
+    """Over a step's trained response tokens; NaN without tokens, or if the loss has no such term.
 
-    `raypoly.learner.loss_sums` has the formulas; w is the ratio pi_learner / pi_sampler.
+    `raypoly.learner.loss_sums` has the formulas; w is pi_learner / pi_sampler.
     """
 
     mismatch_max: float = math.nan
@@ -22,11 +22,11 @@ class LossStats:
     importance_mean: float = math.nan
     """Mean w before truncation, on the level of `importance_level`."""
     importance_ess: float = math.nan
-    """Effective sample size as a share of the tokens, of the same w."""
+    """Effective sample size of these w, as a share of the tokens."""
     importance_truncated: float = math.nan
-    """Share of tokens whose w was cut by `importance_cap`."""
+    """Share of tokens cut by `importance_cap`."""
     tokens_masked: float = math.nan
-    """Share of tokens that `mask_low` and `mask_high` left out."""
+    """Share of tokens left out by `mask_low` and `mask_high`."""
     ratio_clipped_low: float = math.nan
     ratio_clipped_high: float = math.nan
     """Share of tokens whose loss is at a bound of the ratio."""
@@ -55,4 +55,3 @@ class UpdateStats:
     """Response tokens with a gradient."""
     measured: LossStats
     lr: float
-    """Learning rate of all its updates."""

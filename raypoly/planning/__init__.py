@@ -1,9 +1,8 @@
-"""What a config needs before anything starts: memory by part, time by stage, cost. `raypoly train --dry-run`.
+"""Before a start: checks of a config (`preflight`), memory by part, placement, the plan of `--dry-run`, cost.
 
     device = choose_device("h200", free_memory)
     shape, layout = shape_of(config.model.path), layout_of(config, device)
-    check_memory(config, shape, device, layout)     # `UsageError` that names the part which is too much, and what to do
-    step_seconds(config, shape, device, layout, response=2048)
+    check_memory(config, shape, device, layout)     # `UsageError`: the part that is too much, and what to turn
 
-All of it is arithmetic on the model's own numbers; nothing is loaded or started. What can't be known is None.
+It is arithmetic on the model's own numbers: nothing is loaded. What can't be known is None.
 """

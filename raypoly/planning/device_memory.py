@@ -1,11 +1,10 @@
-"""What each device of a run holds, and whether it can.
+"""Memory of each device of a run, by part, and whether it is enough.
 
-    holdings = memory(config, shape, device, layout)
-    check(config, shape, device, layout)            # `UsageError`: the part that is too much, and what to turn
+    plan_memory(config, shape, device, layout)
+    check_memory(config, shape, device, layout)     # `UsageError`: the part that is too much, and what to turn
 
-On one GPU that engine and learner share, what both hold counts in every phase; where the engine sleeps it counts while
-it samples and takes new weights; with GPUs of their own each counts alone. A part that is unknown is left out of sums,
-which then are "at least".
+A colocated engine counts while it samples and takes new weights, since it sleeps else. A part that is unknown is left
+out of sums, which then are "at least".
 """
 
 from __future__ import annotations
@@ -50,9 +49,8 @@ def plan_memory(config: Config, shape: ModelShape, device: Device, layout: Devic
 
 
 def host_memory(config: Config, shape: ModelShape, layout: DeviceLayout) -> DeviceMemory:
-    """The host's share of a run on a GPU, where the learner stands: a checkpoint's copy, which is written beside
-    training; its moments again, as tensors, when it is read back; and new weights twice, as the learner gives them and
-    as Ray carries them."""
+    """The host's share of a run whose learner is on a GPU. New weights through the host are there twice: as the learner
+    gives them and as Ray carries them."""
     moments = 8 * trained_weights(config, shape)
     on_their_way = [MemoryPart("weights on their way to the engine", 8 * shape.parameters, HAND_OVER)]
     parts = (
@@ -79,12 +77,12 @@ def check_memory(config: Config, shape: ModelShape, device: Device, layout: Devi
         raise UsageError(
             f"This does not fit: {holding.where} ({device.name}) has {format_bytes(device.memory)}, and "
             f"{format_bytes(holding.needed)} are needed {_ACTIVITY[phase]}, of which {format_bytes(largest.bytes)} are "
-            f"{largest.name}. {advise_what_fits(config, need, device)}{elsewhere}"
+            f"{largest.name}. {_advise(config, need, device)}{elsewhere}"
         )
 
 
 def _gate(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
-    """The model that accepts plans, in float32: an actor of its own beside the learner's first rank, which stays."""
+    """The model that accepts plans, in float32: an actor beside the learner's first rank."""
     if config.gate.name == "model":
         shape = shape_of(str(config.gate.parameters.get("path")))
         context = 0 if layout.kind == "cpu" else CONTEXT
@@ -100,8 +98,8 @@ def _others(config: Config) -> tuple[MemoryPart, ...]:
     )
 
 
-def advise_what_fits(config: Config, need: Need, device: Device) -> str:
-    """One or two sentences: each change of a key that is enough alone, else all of them together, else what remains.
+def _advise(config: Config, need: Need, device: Device) -> str:
+    """Each change of a key that is enough alone, else all of them together, else what remains.
 
     `need` is the bytes that a config needs on the device.
     """
@@ -112,16 +110,15 @@ def advise_what_fits(config: Config, need: Need, device: Device) -> str:
     ]
     if single:
         return f"What is enough: {'; or '.join(single)}."
-    words, changed = _together(config, need, device)
-    needed = _needed(need, changed)
-    if words and needed is not None and needed <= device.memory:
-        return f"What is enough: {' '.join(words)} needs {format_bytes(needed)}."
-    tried = f"Even with {' '.join(words)} it would be {format_bytes(needed)}: " if words and needed else ""
+    chosen, needed = _together(config, need, device)
+    if chosen and needed <= device.memory:
+        return f"What is enough: {' '.join(chosen)} needs {format_bytes(needed)}."
+    tried = f"Even with {' '.join(chosen)} it would be {format_bytes(needed)}: " if chosen else ""
     return f"{tried}take a device with more memory, several of them, or a smaller model."
 
 
 def _changes(config: Config) -> Iterator[ConfigChange]:
-    """Changes that the config leaves to be made, from the one that costs least; first those that change no result."""
+    """Changes that save memory, from the one that costs least; first those that change no result."""
     train = config.train
     if train.logits_mib > _LOGITS_MIB:
         yield _change(config, "train", "logits_mib", _LOGITS_MIB)
@@ -140,18 +137,21 @@ def _changes(config: Config) -> Iterator[ConfigChange]:
         yield _change(config, "model", "lora_rank", _LORA_RANK)
 
 
-def _together(config: Config, need: Need, device: Device) -> tuple[list[str], Config]:
-    """Make one change after the other, the last one of each key, until it fits."""
+def _together(config: Config, need: Need, device: Device) -> tuple[Sequence[str], int]:
+    """Make one change after the other until it fits. Returns the last change of each key, and the bytes then needed."""
     chosen: dict[str, str] = {}
-    changed, needed = config, need(config)
+    needed = need(config)
+    # After each change that helps, the list of changes begins anew: it depends on the config.
     while needed > device.memory:
-        better = ((words, turned, _needed(need, turned)) for words, turned in _changes(changed))
-        found = next(((words, turned, less) for words, turned, less in better if less and less < needed), None)
-        if found is None:
+        for words, changed in _changes(config):
+            less = _needed(need, changed)
+            if less is not None and less < needed:
+                config, needed = changed, less
+                chosen[words.partition("=")[0]] = words
+                break
+        else:
             break
-        words, changed, needed = found
-        chosen[words.partition("=")[0]] = words
-    return list(chosen.values()), changed
+    return list(chosen.values()), needed
 
 
 def _change(config: Config, section: str, key: str, value: object) -> ConfigChange:

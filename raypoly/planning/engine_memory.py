@@ -1,9 +1,7 @@
-"""What the engine holds on its device, and how many sequences it has room for.
+"""The engine's device memory, by part, and its room for sequences.
 
-vLLM on a GPU takes `generator.gpu_memory_fraction` of it, whatever the model: weights, the room that its largest batch
-needs, CUDA graphs, and the KV cache in all that is left. A token's keys and values are 2 x layers x key-value heads x
-head size numbers. On a CPU the cache is `generator.memory_gib`. The engine of transformers makes room for a batch as it
-decodes it.
+vLLM on a GPU takes `generator.gpu_memory_fraction` of it: weights, its largest batch, CUDA graphs, and the KV cache in
+all that is left. On a CPU the cache is `generator.memory_gib`. The engine of transformers makes room as it decodes.
 """
 
 from __future__ import annotations
@@ -13,18 +11,18 @@ from dataclasses import dataclass
 
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
-from raypoly.planning.gpus import GIB, Device, DeviceLayout
+from raypoly.planning.free_resources import GIB
+from raypoly.planning.gpus import Device, DeviceLayout
 from raypoly.planning.learner_memory import CONTEXT, width
 from raypoly.planning.memory_parts import ALWAYS, SAMPLING, MemoryPart, format_bytes
 from raypoly.planning.model_shape import ModelShape
 
 _VLLM_BATCH = 8192
-"""Tokens of vLLM's largest batch, or one whole sequence where that is longer
-(`raypoly.rollouts.engines.vllm_engine`)."""
+"""Tokens of vLLM's largest batch, as `raypoly.rollouts.engines.vllm_engine` sets it; at least one whole sequence."""
 _GRAPHS = GIB
-"""Of vLLM's CUDA graphs and workspaces. An estimate."""
+"""vLLM's CUDA graphs and workspaces. An estimate."""
 _ASLEEP = 2 * GIB
-"""What an engine asleep still holds: its context, graphs and workspaces. An estimate."""
+"""Context, graphs and workspaces of an engine asleep. An estimate."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +30,14 @@ class EngineRoom:
     """The engine's room for sequences."""
 
     tokens: int
-    """Tokens that the KV cache holds."""
+    """Of the KV cache."""
     longest: int
     """Tokens of a sequence at its limits."""
     wanted: int
-    """Sequences that are decoded at once if the cache has room."""
+    """Sequences that are decoded at once if there is room."""
 
     @property
     def sequences(self) -> float:
-        """Sequences at their limits that fit, of those wanted."""
         return min(float(self.wanted), self.tokens / self.longest)
 
 
@@ -119,8 +116,8 @@ def _token_bytes(config: Config, shape: ModelShape) -> int:
 
 
 def _vllm_work(config: Config, shape: ModelShape) -> int:
-    """Of the largest batch: the MLP's three arrays and the stream twice; for all sequences logits, their copy after
-    temperature, and the counts for penalties that vLLM always keeps (`PenaltiesState.output_bin_counts`)."""
+    # The largest batch: the MLP's three arrays and the stream twice. For all sequences: logits, their copy after
+    # temperature, and the counts for penalties that vLLM always keeps (`PenaltiesState.output_bin_counts`).
     generator = config.generator
     tokens = max(_VLLM_BATCH, generator.max_prompt_tokens + generator.max_tokens)
     w = width(config.model.dtype == "bfloat16")
@@ -129,7 +126,7 @@ def _vllm_work(config: Config, shape: ModelShape) -> int:
 
 
 def _vllm_cache(config: Config, shape: ModelShape, device: Device) -> int:
-    """Bytes; below zero where nothing is left."""
+    """Below zero where nothing is left."""
     if not device.gpu:
         return max(1, round(config.generator.memory_gib)) * GIB
     taken = round(config.generator.gpu_memory_fraction * device.memory)

@@ -18,11 +18,11 @@ class FreeResources:
 
 
 ELSEWHERE = FreeResources(memory=1 << 60, disk=1 << 60)
-"""Stands for a machine whose resources are not known: nothing is refused for lack of them."""
+"""A machine whose resources are not known: nothing is refused for lack of them."""
 
 
 def this_machine(folder: Path) -> FreeResources:
-    """Free memory (the smaller of the machine's and the control group's) and free disk under `folder`."""
+    """Free memory, and free disk under `folder`."""
     return FreeResources(_free_memory(), shutil.disk_usage(existing_parent(folder)).free)
 
 

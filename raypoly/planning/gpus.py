@@ -1,13 +1,8 @@
-"""What devices hold and do, how much of their memory is in use, and which parts of a run stand on them.
+"""Devices: how much memory they have, how much of it is in use, and which parts of a run stand on them.
 
-    choose_device("h200", free).memory     # bytes that PyTorch can allocate, less than the name says
-    choose_device(None, free)              # the GPU that nvidia-smi shows, else the CPU
-    gpu_to_plan(None, configs, say)        # "h200" where these runs need a GPU and none is here
-    layout_of(config, device).gpus         # how many the run takes
-    with MemoryPeak() as peak: ...         # peak.gpu, peak.host: the most bytes in use meanwhile
-
-Memory is what PyTorch reports of such a board. Products are dense bf16 with float32 sums, without sparsity, and
-bandwidth is that of the board's memory, by NVIDIA's data sheets.
+choose_device("h200", free).memory     # a named board, else what nvidia-smi shows, else the CPU
+layout_of(config, device).gpus         # how many the run takes
+with MemoryPeak() as peak: ...         # peak.gpu, peak.host: the most bytes in use meanwhile
 """
 
 from __future__ import annotations
@@ -20,61 +15,44 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
-from raypoly.planning.placement import needs_gpu, resolve_placement
-
-GIB = 1 << 30
+from raypoly.planning.free_resources import GIB
+from raypoly.planning.placement import Kind, needs_gpu, resolve_placement
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device's numbers; None where unknown."""
+    """A GPU, or a machine's CPU."""
 
     name: str
     memory: int
-    """Bytes of one board."""
-    flops: float | None = None
-    """Dense bf16 products, floating-point operations a second."""
-    bandwidth: float | None = None
-    """Bytes a second of its memory."""
+    """Bytes of one board that PyTorch can allocate."""
     gpu: bool = True
     count: int | None = None
     """How many there are on this machine; None where it was only named."""
 
 
-def _board(name: str, gib: float, tera_flops: float, tera_bytes: float) -> Device:
-    return Device(name, round(gib * GIB), tera_flops * 1e12, tera_bytes * 1e12)
-
-
 BOARDS: Mapping[str, Device] = {
-    "b200": _board("NVIDIA B200", 178.3, 2250, 7.7),
-    "h200": _board("NVIDIA H200", 139.8, 989, 4.8),
-    "h100": _board("NVIDIA H100 80GB SXM", 79.1, 989, 3.35),
-    "h100-pcie": _board("NVIDIA H100 80GB PCIe", 79.1, 756, 2.0),
-    "a100": _board("NVIDIA A100 80GB SXM", 79.1, 312, 2.039),
-    "a100-40gb": _board("NVIDIA A100 40GB SXM", 39.4, 312, 1.555),
-    "l40s": _board("NVIDIA L40S", 44.4, 362, 0.864),
-    "a10g": _board("NVIDIA A10G", 22.0, 70, 0.6),
-    "l4": _board("NVIDIA L4", 22.0, 121, 0.3),
-    "rtx4090": _board("NVIDIA RTX 4090", 23.6, 165, 1.008),
+    word: Device(name, round(gib * GIB))
+    for word, name, gib in (
+        ("b200", "NVIDIA B200", 178.3),
+        ("h200", "NVIDIA H200", 139.8),
+        ("h100", "NVIDIA H100 80GB", 79.1),
+        ("a100", "NVIDIA A100 80GB", 79.1),
+        ("a100-40gb", "NVIDIA A100 40GB", 39.4),
+        ("l40s", "NVIDIA L40S", 44.4),
+        ("a10g", "NVIDIA A10G", 22.0),
+        ("l4", "NVIDIA L4", 22.0),
+        ("rtx4090", "NVIDIA RTX 4090", 23.6),
+    )
 }
 """By the word that `--gpu` takes."""
 
 
-def find_board(word: str) -> Device:
-    """Raises `UsageError` where no such board is known."""
-    board = BOARDS.get(word.lower().replace("_", "-").replace(" ", ""))
-    if board is None:
-        raise UsageError(f"--gpu {word} is not known: {', '.join(BOARDS)}.")
-    return board
-
-
 def ask_nvidia_smi(fields: str) -> str | None:
-    """The fields of each GPU that this process may use (`CUDA_VISIBLE_DEVICES`), a line each; None without a GPU, or
-    where nvidia-smi fails."""
+    """A line for each GPU that this process may use (`CUDA_VISIBLE_DEVICES`); None without, or if nvidia-smi fails."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if shutil.which("nvidia-smi") is None or (visible is not None and visible.strip() in ("", "-1")):
         return None
@@ -87,39 +65,34 @@ def ask_nvidia_smi(fields: str) -> str | None:
 
 
 def parse_nvidia_smi(answer: str) -> Device | None:
-    """What nvidia-smi said, one line a GPU: name, total and reserved MiB. None where it can't be read."""
+    """From a line a GPU of name, total and reserved MiB; None where it can't be read."""
     lines = [line.split(",") for line in answer.splitlines() if line.strip()]
     try:
         name, total, reserved = (field.strip() for field in lines[0])
         memory = (int(total) - (int(reserved) if reserved.isdigit() else 0)) << 20
     except (IndexError, ValueError):
         return None
-    like = _like(name, memory)
-    flops, bandwidth = (None, None) if like is None else (like.flops, like.bandwidth)
-    return Device(name, memory, flops, bandwidth, count=len(lines))
-
-
-def _like(name: str, memory: int) -> Device | None:
-    """The known board of that name; of several the one with such a memory, else of such a bus."""
-    words = name.upper().replace("-", " ").split()
-    boards = [device for word, device in BOARDS.items() if word.partition("-")[0].upper() in "".join(words)]
-    near = [device for device in boards if abs(device.memory - memory) < 0.15 * memory]
-    same_bus = [device for device in near if ("PCIE" in words) == ("PCIe" in device.name)]
-    return next(iter([*same_bus, *near]), None)
+    return Device(name, memory, count=len(lines))
 
 
 def choose_device(word: str | None, free_memory: int) -> Device:
-    """The board named, else the GPU found, else this machine's CPU with what is free of its memory."""
+    """The board named, else the GPU found, else this machine's CPU with what is free of its memory.
+
+    Raises `UsageError` for an unknown name.
+    """
     if word is not None:
-        return find_board(word)
+        board = BOARDS.get(word.lower().replace("_", "-").replace(" ", ""))
+        if board is None:
+            raise UsageError(f"--gpu {word} is not known: {', '.join(BOARDS)}.")
+        return board
     answer = ask_nvidia_smi("name,memory.total,memory.reserved")
     found = None if answer is None else parse_nvidia_smi(answer)
     return found or Device("this machine's CPU", free_memory, gpu=False, count=1)
 
 
 def gpu_to_plan(word: str | None, configs: Iterable[Config], say: Callable[[str], None]) -> str | None:
-    """The word for `choose_device` by which a dry run plans these runs: the one given, or an H200's where none is
-    given, a run needs a GPU and none is here. It says so then."""
+    """The board that a dry run of these configs plans for: the one given, else None for what is here. If a run needs a
+    GPU and none is here it is an H200, and `say` gets a note."""
     if word is not None or not any(needs_gpu(config.generator) for config in configs) or choose_device(None, 0).gpu:
         return word
     say("Note: no GPU is here, and the config needs one: this is planned for an NVIDIA H200; --gpu names another.")
@@ -127,7 +100,7 @@ def gpu_to_plan(word: str | None, configs: Iterable[Config], say: Callable[[str]
 
 
 class MemoryPeak:
-    """The most memory in use, looked at every `every` seconds from a thread; a peak between two looks is missed."""
+    """The most memory in use, looked at every `every` seconds."""
 
     def __init__(self, every: float = 0.25) -> None:
         self._every, self._over = every, threading.Event()
@@ -159,30 +132,25 @@ class MemoryPeak:
                 self.gpu = max(self.gpu or 0, max(int(line) for line in answer.split()) << 20)
 
 
-Kind = Literal["cpu", "colocated", "split"]
-
-
 @dataclass(frozen=True)
 class DeviceLayout:
-    """`colocated`: each engine sleeps while the rank beside it works; `split`: GPUs of their own."""
+    """The parts of a run on its devices."""
 
     kind: Kind
     ranks: int = 1
-    """The learner's ranks; each holds its share of weights, gradients and moments."""
     engines: int = 1
     through_host: bool = True
     """Whether new weights reach the engines through the host's memory."""
 
     @property
     def gpus(self) -> int:
-        """GPUs that a run takes."""
         if self.kind == "cpu":
             return 0
         return self.ranks + self.engines if self.kind == "split" else self.ranks
 
 
 def layout_of(config: Config, device: Device) -> DeviceLayout:
-    """The config's layout on this machine, or on as many boards as it takes if one is only named.
+    """The config's layout on the devices here, or on as many as it takes if one is only named.
 
     Raises `UsageError` where there are too few.
     """

@@ -5,9 +5,8 @@ For P weights, of which T are trained (all, or only adapters), over R ranks:
     weights      4 P / R    float32 masters                 moments     8 T / R    AdamW's two, float32
     gradients    4 T / R    float32                         reference   4 P / R    if the loss has a KL term, or asks
 
-so 16 bytes for each weight if all are trained on one rank. While gradients are computed there are also activations of a
-micro-batch (`Activations`), weights rounded to bfloat16 (of every layer if autograd keeps them, of one if they are
-recomputed), a chunk's logits, and the head's gradient before it is added.
+so 16 bytes a weight if all are trained on one rank. While gradients are computed there are also a micro-batch's
+activations, weights rounded to bfloat16, a chunk's logits, and the head's gradient before it is added.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from raypoly.planning.model_shape import ModelShape
 
 @dataclass(frozen=True)
 class Activations:
-    """Memory that a forward pass keeps for its backward pass, in bytes a token, by `train.activation_checkpointing`.
+    """Bytes a token that a forward pass keeps for its backward pass, by `train.activation_checkpointing`.
 
     With H the width of the residual stream (float32, 4 bytes), A and K those of all queries and keys, I the MLP's, and
     w the bytes of a product's factor (2 under autocast to bfloat16, 4 without), a layer of Qwen2, Qwen3 or Llama keeps
@@ -39,27 +38,27 @@ class Activations:
         attention            q, k, v as they enter, and what comes out               2 w (A + K)
         MLP                  gate, its activation, up, and their product             4 w I
 
-    On a CPU, whose kernel takes neither grouped heads nor segments: keys and values repeated for all heads, the output
-    twice, and a mask as wide as the longest row, w (2 (A - K) + A + longest).
+    A CPU's kernel adds keys and values repeated for all heads, the output again, and a mask as wide as the longest row,
+    w (2 (A - K) + A + longest).
 
-    `products` keeps a layer's input, 4 H, and what the seven products and attention gave, w (2 A + 2 K + 2 H + 2 I);
-    `layers` its input alone. Both compute one layer at a time again, and hold all of the above for that one.
+    `products` keeps a layer's input, 4 H, and the results of its products and attention, w (2 A + 2 K + 2 H + 2 I);
+    `layers` its input alone. Both hold all of the above for the one layer that is computed again.
 
-    Compiled (`train.compile`), a layer keeps its input and middle, 8 H, q and k before their norms (Qwen3), w (A + K),
-    what enters attention and comes out, 2 w (A + K), the two results that are added to the stream, 2 w H, gate and up,
-    2 w I; without `products` also what is multiplied, w (2 H + I).
+    Compiled, a layer keeps its input and middle, 8 H, q and k before their norms (Qwen3), w (A + K), attention's
+    inputs and output, 2 w (A + K), both additions to the stream, 2 w H, gate and up, 2 w I; without `products` also
+    the factors, w (2 H + I).
     """
 
     shape: ModelShape
     bf16: bool
     kind: Literal["off", "products", "layers"]
     cpu_longest: int | None = None
-    """Tokens of the longest row where it runs on a CPU; None on a GPU."""
+    """Tokens of the longest row on a CPU; None on a GPU."""
     compiled: bool = False
 
     @property
     def layer(self) -> int:
-        """Kept of one layer, without recomputation."""
+        """Of one layer, without recomputation."""
         H, A, K, w = self.shape.hidden, self.shape.queries, self.shape.keys, width(self.bf16)
         norms = 16 * H
         inputs = (5 if self.bf16 else 2) * w * H
@@ -74,7 +73,7 @@ class Activations:
 
     @property
     def kept(self) -> int:
-        """Kept of all layers before the backward pass begins."""
+        """Of all layers, when the backward pass begins."""
         shape, w = self.shape, width(self.bf16)
         if self.compiled and self.kind != "layers":
             return shape.layers * self._compiled_layer(self.kind)
@@ -84,7 +83,6 @@ class Activations:
         return shape.layers * (4 * shape.hidden + (products if self.kind == "products" else 0))
 
     def _compiled_layer(self, kind: str) -> int:
-        """Kept of one compiled layer."""
         H, w = self.shape.hidden, width(self.bf16)
         head_norms = w * (self.shape.queries + self.shape.keys) if self.shape.head_norm else 0
         multiplied = 0 if kind == "products" else self._multiplied
@@ -96,13 +94,14 @@ class Activations:
 
     @property
     def at_the_head(self) -> int:
-        """Held in addition while logits exist: the last norm, the head's input, and their gradients."""
+        """In addition while logits exist: the last norm, the head's input, and their gradients."""
         return 20 * self.shape.hidden
 
     @property
     def at_a_layer(self) -> int:
-        """Held in addition in a layer's backward pass: what is computed again, and gradients, two as wide as the MLP
-        and two as the stream."""
+        """In addition in a layer's backward pass."""
+        # What is computed again, and gradients: two as wide as the MLP and two as the stream. With `products` two
+        # results as wide as the MLP, and attention's, are there already.
         w, intermediate = width(self.bf16), self.shape.intermediate
         again = {"off": 0, "products": self.layer - w * (2 * intermediate + self.shape.queries), "layers": self.layer}
         if self.compiled:
@@ -117,11 +116,10 @@ def width(bf16: bool) -> int:
 
 
 CONTEXT = 3 << 29
-"""1.5 GiB of a process on a GPU: the context, libraries' workspaces, and what the allocator can't use. An estimate."""
+"""1.5 GiB of a process on a GPU: context, workspaces, and what the allocator can't use. An estimate."""
 
 
 def is_compiled(config: Config, layout: DeviceLayout) -> bool:
-    """Whether the learner compiles its layers, by `train.compile` or its default."""
     chosen = config.train.compile
     return layout.kind != "cpu" and config.model.dtype == "bfloat16" if chosen is None else chosen
 
@@ -137,7 +135,8 @@ def learner_parts(config: Config, shape: ModelShape, layout: DeviceLayout) -> It
 
 
 def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
-    """What stays between steps. Gradients stay until the next step begins, or until a sleeping engine wakes."""
+    """What stays between steps."""
+    # Gradients stay until the next step begins; where an engine sleeps, only until it wakes.
     trained, ranks, lora = trained_weights(config, shape), layout.ranks, config.model.lora_rank
     adapters = trained if lora else 0
     keys = () if lora else ("model.lora_rank",)
@@ -187,20 +186,19 @@ def _micro_batch(config: Config, shape: ModelShape, layout: DeviceLayout) -> Ite
 
 
 def trained_weights(config: Config, shape: ModelShape) -> int:
-    """The number of trained weights: all, or the adapters'."""
+    """Number of trained weights: all, or the adapters'."""
     return shape.adapters(config.model.lora_rank) if config.model.lora_rank else shape.parameters
 
 
 def head_weights(config: Config, shape: ModelShape) -> int:
-    """The number of weights of the loss's head."""
     with torch.device("meta"):
         head = losses.of_run(config).head(shape.hidden)
     return 0 if head is None else sum(parameter.numel() for parameter in head.parameters())
 
 
 def checkpoint_bytes(config: Config, shape: ModelShape) -> int:
-    """Weights and moments in float32, or the adapters' alone, and the loss's head; a tied head of the model is written
-    under both of its names."""
+    """Weights and moments in float32, or the adapters' alone, and the loss's head."""
+    # A tied head of the model is written under both of its names.
     trained = trained_weights(config, shape) + head_weights(config, shape)
     twice = shape.head if shape.tied and not config.model.lora_rank else 0
     return 12 * trained + 4 * twice

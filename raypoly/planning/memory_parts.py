@@ -1,4 +1,4 @@
-"""Parts of a device's memory: each a name, bytes, the phases of a step in which they are held, and what to turn."""
+"""Parts of a device's memory, and the phases of a step in which each is held."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from raypoly.planning.gpus import GIB
+from raypoly.planning.free_resources import GIB
 
 Phase = Literal["sampling", "logits", "layers", "AdamW", "hand-over"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-"""Sampling; the end of a micro-batch's forward pass; its layers' backward pass; AdamW; new weights to the engine."""
+"""`logits`: the end of a micro-batch's forward pass. `layers`: its backward pass."""
 ALWAYS = frozenset(PHASES)
 LOGITS: frozenset[Phase] = frozenset({"logits"})
 LAYERS: frozenset[Phase] = frozenset({"layers"})
@@ -40,17 +40,16 @@ class DeviceMemory:
     parts: tuple[MemoryPart, ...]
 
     def total(self, phase: Phase) -> int:
-        """Bytes of what is known."""
+        """Known bytes."""
         return sum(part.bytes or 0 for part in self.parts if phase in part.phases)
 
     @property
     def peak(self) -> Phase:
-        """The phase that needs most."""
         return max(PHASES, key=self.total)
 
     @property
     def needed(self) -> int:
-        """Bytes at the peak, of what is known."""
+        """Known bytes at the peak."""
         return self.total(self.peak)
 
     @property
@@ -58,7 +57,7 @@ class DeviceMemory:
         return [part.name for part in self.parts if part.bytes is None]
 
     def largest(self, phase: Phase) -> MemoryPart:
-        """The part that needs most in a phase, among those that a key changes if there are any."""
+        """The largest part in a phase, among those that a key changes if there are any."""
         held = [part for part in self.parts if phase in part.phases and part.bytes]
         return max([part for part in held if part.keys] or held, key=lambda part: part.bytes or 0)
 

@@ -1,9 +1,9 @@
-"""The sizes of a model, from its own `config.json`, and what follows from them: weights, cache, matrix products.
+"""Sizes of a model, from its own `config.json`: numbers of weights, bytes of cache, layout of training rows.
 
     shape = shape_of("Qwen/Qwen3-4B-Base")      # a local folder, what the hub's cache holds, or a published model
     shape.parameters                            # 4_022_468_096
 
-Known architectures are Qwen2 (2.5 with it), Qwen3, Llama and Mistral. Any other is None: unknown.
+Known architectures are Qwen2 (and 2.5), Qwen3, Llama and Mistral.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from raypoly.core.errors import UsageError
 from raypoly.core.gguf_models import GgufModel
 
 _SIZES = {
@@ -23,13 +24,12 @@ _SIZES = {
     "layers": "num_hidden_layers",
     "heads": "num_attention_heads",
 }
-"""Without one of them a config tells nothing."""
 _ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A decoder of L layers: H wide, heads of D numbers each, an MLP of I with a gate, V words."""
+    """Sizes of a decoder with a gated MLP."""
 
     vocabulary: int
     hidden: int
@@ -80,7 +80,7 @@ class ModelShape:
         return self.head * (1 if self.tied else 2) + self.layers * self.layer_parameters + self.hidden
 
     def adapters(self, rank: int) -> int:
-        """Weights of LoRA on every linear layer but the head: rank x (inputs + outputs) of each (arXiv 2106.09685)."""
+        """Weights of LoRA on every linear layer but the head, rank x (inputs + outputs) of each (arXiv 2106.09685)."""
         attention = 2 * (self.hidden + self.queries) + 2 * (self.hidden + self.keys)
         return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
 
@@ -90,7 +90,7 @@ class ModelShape:
 
 
 def from_config(values: Mapping[str, Any]) -> ModelShape | None:
-    """The shape that a `config.json` describes; None where it is of another architecture or lacks a size."""
+    """The shape in a `config.json`; None for another architecture, or if it lacks a size."""
     kind = values.get("model_type")
     if kind not in _ARCHITECTURES or not all(isinstance(values.get(name), int) for name in _SIZES.values()):
         return None
@@ -144,7 +144,7 @@ _VARIANTS = ("-Base", "-Instruct", "-Coder", "-Math", "-2507", "-Thinking")
 
 
 def shape_of(path: str | None) -> ModelShape | None:
-    """The shape of `model.path`; None where neither the folder, the hub's cache nor the table above knows it."""
+    """The shape of `model.path`; None where folder, hub's cache and `PUBLISHED` don't know it."""
     if path is None:
         return TINY
     found = config_of(path)
@@ -157,8 +157,7 @@ def shape_of(path: str | None) -> ModelShape | None:
 
 
 def config_of(path: str) -> dict[str, Any] | None:
-    """What `config.json` says, of a folder here, of a GGUF file's, or of one that the hub's cache has; None where there
-    is none."""
+    """`config.json` of a folder here, of a GGUF file, or of the hub's cache; None where there is none."""
     gguf = GgufModel.find(path)
     if gguf is not None:
         return gguf.config()
@@ -179,3 +178,28 @@ def config_of(path: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return values if isinstance(values, dict) else None
+
+
+RowLayout = Literal["packed", "padded"]
+_PACKED = {"full_attention", "sliding_attention"}
+"""Kinds of layers (`layer_types`) that packed attention computes."""
+
+
+def row_layout(path: str | None) -> RowLayout | None:
+    """Layout of a model's training rows by its config; None if unknown before the learner loads and tries the model.
+
+    Raises `UsageError` for a mixture of experts.
+    """
+    found = (config_of(path) or {}) if path is not None else {}
+    values = {**found, **(found.get("text_config") or {})}
+    if any(name.endswith("_experts") and isinstance(count, int) and count > 1 for name, count in values.items()):
+        raise UsageError(
+            f"model.path={path} is a mixture of experts, whose routing and balancing loss the learner does not train: "
+            "set model.path to a dense model."
+        )
+    if values.get("attn_logit_softcapping") is not None:
+        return "padded"
+    kinds = values.get("layer_types")
+    if kinds is not None:
+        return "packed" if set(kinds) <= _PACKED else "padded"
+    return None if shape_of(path) is None else "packed"

@@ -1,4 +1,4 @@
-"""Decides where engines and learner live, and how weights are sent between them.
+"""Placement of engines and learner, and transport of weights between them.
 
 placement = resolve_placement(config.generator, gpus=1)     # Placement(kind="colocated", transport="ipc", on_gpu=True)
 placement.applied(config.generator)                         # the engine's config without `auto`
@@ -21,11 +21,10 @@ ROUTES: Mapping[Kind, tuple[Transport, ...]] = {
     "split": ("nccl", "gloo", "objects"),
     "cpu": ("objects",),
 }
-"""The transports of each placement; vLLM's own on GPUs first."""
 _ON_GPU = ("ipc", "nccl")
-"""Transports of vLLM's own backends, which need GPUs."""
+"""vLLM's own, which need GPUs."""
 REHEARSED: Mapping[Kind, Transport] = {"colocated": "shared_memory", "split": "gloo"}
-"""Transports that replace a GPU's on a CPU, to rehearse it."""
+"""Replace a GPU's on a CPU, to rehearse it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Placement:
 
     @property
     def sleeps(self) -> bool:
-        """Whether the engine frees its GPU memory while the learner works."""
+        """Whether the engine frees its memory while the learner works."""
         return self.kind == "colocated"
 
     @property
@@ -47,18 +46,15 @@ class Placement:
         return 0.0 if not self.on_gpu else 0.5 if self.sleeps else 1.0
 
     def applied(self, config: GeneratorConfig) -> GeneratorConfig:
-        """The config with this placement and transport."""
         return config.model_copy(update={"placement": self.kind, "transport": self.transport})
 
 
 def engine_name(number: int) -> str:
-    """The name of the engine with this number, from 0. Colocated, it is on the GPU of the learner's rank of that
-    number."""
+    """The actor's name. Colocated, engine N is on the GPU of the learner's rank N."""
     return f"generator-e{number}" if number else "generator"
 
 
 def engine_number(name: str) -> int:
-    """The number in an `engine_name`."""
     return int(name.removeprefix("generator").removeprefix("-e") or 0)
 
 
@@ -66,21 +62,21 @@ ON_CPU = Placement("cpu", "objects")
 
 
 def without_engines(gpus: int, ranks: int) -> Placement:
-    """The placement of a learner alone, on GPUs where there are any. Raises `UsageError` where they are too few."""
+    """Placement of a learner alone. Raises `UsageError` where there are too few GPUs."""
     if 0 < gpus < ranks:
         raise UsageError(f"train.ranks={ranks} needs as many GPUs and the cluster has {gpus}: use fewer ranks.")
     return Placement("split" if gpus else "cpu", "objects", on_gpu=gpus > 0)
 
 
 def needs_gpu(config: GeneratorConfig) -> bool:
-    """Whether runs of this config can't start without a GPU: placed on one, and with no transport that rehearses it."""
+    """Whether runs of this config can't start without a GPU."""
     return config.placement in REHEARSED and config.transport not in (*REHEARSED.values(), "objects")
 
 
 def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows: bool = False) -> Placement:
-    """The config's placement in a cluster of `gpus` GPUs with a learner of `ranks` ranks.
+    """The config's placement in a cluster. `grows`: an autoscaler may bring missing GPUs.
 
-    `grows`: an autoscaler may bring the GPUs that are missing. Raises `UsageError` if it does not fit.
+    Raises `UsageError` if it does not fit.
     """
     kind: Kind = config.placement if config.placement != "auto" else _fitting(gpus)
     needed = ranks if kind == "colocated" else ranks + config.engines

@@ -1,15 +1,14 @@
-"""Checks of a config and a machine before anything starts.
+"""Checks of a config, a machine and the problems before anything starts.
 
-    for remark in check_config(config, run_dir): print(remark)
-
-One `UsageError` reports all mistakes, a sentence on each line.
+for remark in check_config(config, run_dir): print(remark)      # a `UsageError` has all mistakes, a sentence a line
+require_tests(problem_set, config)                              # "not run" is never taken for "wrong"
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from raypoly import data as problems
@@ -21,6 +20,7 @@ from raypoly.core.gguf_models import GgufModel
 from raypoly.core.plugins import load_plugin
 from raypoly.data.formats import files_of
 from raypoly.data.hub import hub_split
+from raypoly.data.problem_set import ProblemSet
 from raypoly.data.verl_rows import NO_TEMPLATE
 from raypoly.planning.free_resources import ELSEWHERE, GIB, FreeResources, this_machine
 from raypoly.rollouts import scaffolds
@@ -49,32 +49,13 @@ def check_config(config: Config, run_dir: Path, here: FreeResources | None = Non
     `run_dir` is a folder on this machine. A `remote` run keeps no rollouts in it. With `ELSEWHERE`, a key that is
     missing on this machine is only a remark.
     """
-    checks: list[Callable[[], object]] = [
-        lambda: _names(config),
-        lambda: objectives.of_run(config).check(config.train.rollouts),
-        lambda: _scaffold(config),
-        lambda: _loss(config),
-        lambda: _updates(config),
-        lambda: _schedule(config),
-        lambda: refuse_asking_between(config, config.generator.placement == "colocated"),
-        lambda: check_engine_args(config.generator),
-        lambda: _keys(config),
-        lambda: _judge(config),
-        lambda: _evidence(config),
-        lambda: _problems(config),
-        lambda: _reward(config),
-        lambda: _model(config),
-        lambda: _lengths(config),
-        lambda: _evaluation(config),
-        lambda: check_packages(config),
-    ]
-    errors = [error for error in map(_error, checks) if error is not None]
+    errors = list(_errors(config))
     missing = [error for error in errors if isinstance(error, MissingKey) and here is ELSEWHERE]
     wrong = dict.fromkeys(str(error) for error in errors if error not in missing)  # several checks may meet the same
     if wrong:
         raise UsageError("\n".join(wrong))
     check_room(config, here or this_machine(run_dir), remote)
-    return _remarks(config) + [f"for the machine that will run this: {error}" for error in missing]
+    return [*_remarks(config), *(f"for the machine that will run this: {error}" for error in missing)]
 
 
 def asks_judge(config: Config) -> bool:
@@ -83,55 +64,78 @@ def asks_judge(config: Config) -> bool:
     return "judge" in needed_stages(objective) or config.judge.when != "needed" or config.evaluate.judge
 
 
-def _error(run: Callable[[], object]) -> UsageError | None:
-    try:
-        run()
-    except UsageError as error:
-        return error
-    return None
+def _errors(config: Config) -> Iterator[UsageError]:
+    """A check yields sentences, or calls what raises one."""
+    for check in _CHECKS:
+        try:
+            yield from map(UsageError, check(config) or ())
+        except UsageError as error:
+            yield error
 
 
 def _names(config: Config) -> None:
-    """Judge and problem source exist. The engine's actor looks the engine up, since its packages load slowly."""
+    # The engine's actor looks the engine up, since its packages load slowly.
     load_plugin(config.judge.name, judge.KNOWN, "judge.name")
     load_plugin(config.problems.source, problems.KNOWN, "problems.source")
 
 
-def _loss(config: Config) -> None:
-    """The loss fits the objective's advantages."""
+def _scaffold(config: Config) -> Iterator[str]:
+    scaffold, evaluate = scaffolds.of_run(config), config.evaluate
+    scaffold.check(config.train.rollouts)
+    scaffold.check_training()
+    if "drafts" in objectives.of_run(config).needs and not scaffold.planned_drafts(config.train.rollouts):
+        yield (
+            f"objective.name={config.objective.name} pays plans, and scaffold.name={scaffolds.name_of_run(config)} has "
+            "none: set scaffold.name=tuple."
+        )
+    for samples in (evaluate.samples, evaluate.validation_samples) if evaluate.every else ():
+        for name, asked in of_evaluations(config).items():
+            asked.check(samples)
+            if not asked.planned_attempts(samples):
+                yield (
+                    f"scaffold.name={name} has no attempts that could be measured: set evaluate.every=0, or another "
+                    "scaffold in evaluate.scaffolds."
+                )
+
+
+def _loss(config: Config) -> Iterator[str]:
     objective, loss = objectives.of_run(config), losses.of_run(config)
     if loss.needs_sampler and not scaffolds.of_run(config).samples:
-        raise UsageError(
+        yield (
             f"loss.name={config.loss.name} weighs tokens by the ratio to their sampler, and scaffold.name="
             f"{scaffolds.name_of_run(config)} samples nothing: set loss.name=policy_gradient loss.importance_cap=null, "
             "without loss.mask_low and loss.mask_high."
         )
     if loss.fits_advantages and objective.leaves_out:
-        raise UsageError(
+        yield (
             f"objective.name={config.objective.name} leaves out rollouts by an advantage of zero, but loss.name="
             f"{config.loss.name} trains on zeros too: choose another objective."
         )
 
 
-def _scaffold(config: Config) -> None:
-    """The run's scaffold takes its numbers of attempts, in training and in evaluation."""
-    scaffold, evaluate = scaffolds.of_run(config), config.evaluate
-    scaffold.check(config.train.rollouts)
-    scaffold.check_training()
-    if "drafts" in objectives.of_run(config).needs and not scaffold.planned_drafts(config.train.rollouts):
-        raise UsageError(
-            f"objective.name={config.objective.name} pays plans, and scaffold.name={scaffolds.name_of_run(config)} has "
-            "none: set scaffold.name=tuple."
+def _updates(config: Config) -> Iterator[str]:
+    loss, train = losses.of_run(config), config.train
+    given = f"train.mini_batch_prompts={train.mini_batch_prompts}"
+    if train.prompts_per_step % train.prompts_per_update:
+        yield (
+            f"{given} does not divide train.prompts_per_step={train.prompts_per_step}: all updates of a step have the "
+            "same number of problems."
         )
-    if evaluate.every:
-        for samples in (evaluate.samples, evaluate.validation_samples):
-            for name, asked in of_evaluations(config).items():
-                asked.check(samples)
-                if not asked.planned_attempts(samples):
-                    raise UsageError(
-                        f"scaffold.name={name} has no attempts that could be measured: set evaluate.every=0, or "
-                        "another scaffold in evaluate.scaffolds."
-                    )
+    elif train.prompts_per_update < train.prompts_per_step and scaffolds.of_run(config).samples and not loss.corrects:
+        yield (
+            f"{given} makes a step's later updates off-policy, which loss.name={config.loss.name} does not correct: "
+            "set loss.name=clipped_surrogate, gspo or cispo, or loss.importance_cap."
+        )
+
+
+def _schedule(config: Config) -> Iterator[str]:
+    train = config.train
+    if train.schedule != "constant" and train.warmup_steps >= train.horizon:
+        yield (
+            f"train.schedule={train.schedule} has no step to decay in: warm-up and decay together are {train.horizon} "
+            f"steps and train.warmup_steps={train.warmup_steps} of them warm up: lower train.warmup_steps, or set "
+            "train.schedule_steps."
+        )
 
 
 def _keys(config: Config) -> None:
@@ -146,23 +150,13 @@ def _keys(config: Config) -> None:
         raise MissingKey(f"judge.api_key_env={key}, but the environment variable {key} is not set: export {key}=...")
 
 
-def _judge(config: Config) -> None:
+def _judge(config: Config) -> Iterator[str]:
     if config.judge.name == "http" and config.judge.url is None:
-        raise UsageError("judge.name=http needs judge.url, the address where the judge listens.")
+        yield "judge.name=http needs judge.url, the address where the judge listens."
     if not config.scorer.evidence and asks_judge(config) and _reads_evidence(config.judge):
-        raise UsageError(
+        yield (
             f"judge.name={config.judge.name} needs scorer.evidence: leave it on, ask no judge (objective.name=grpo "
             "judge.when=needed evaluate.judge=false), or use judge.name=openai judge.view=raw."
-        )
-
-
-def _evidence(config: Config) -> None:
-    if config.scorer.evidence:
-        return
-    if "statements" in objectives.of_run(config).needs:
-        raise UsageError(
-            f"objective.name={config.objective.name} needs the statements of programs, which need scorer.evidence: "
-            "leave it on."
         )
 
 
@@ -172,97 +166,112 @@ def _reads_evidence(judge: JudgeConfig) -> bool:
     return judge.name == "structural" or (judge.name == "openai" and judge.view == "canonical")
 
 
-def _problems(config: Config) -> None:
+def _evidence(config: Config) -> Iterator[str]:
+    if not config.scorer.evidence and "statements" in objectives.of_run(config).needs:
+        yield (
+            f"objective.name={config.objective.name} needs the statements of programs, which need scorer.evidence: "
+            "leave it on."
+        )
+
+
+def _problems(config: Config) -> Iterator[str]:
     source, path = config.problems.source, config.problems.path
     own = {f"problems.{name}": getattr(config.problems, name) for name in ("validation_path", "test_path")}
     if source in ("puzzles", "tasks"):
         read = {"problems.path": path, **own, "problems.exclude": config.problems.exclude}
         if given := [f"{name}={place}" for name, place in read.items() if place is not None]:
-            raise UsageError(
+            yield (
                 f"{given[0]} would be ignored, since {source} are made, not read: set problems.source=jsonl (or hub, "
                 "verl, prepared), or drop it."
             )
-    if source == "hub":
+    elif source == "hub":
         if given := [name for name, place in own.items() if place is not None]:
-            raise UsageError(
+            yield (
                 f"{given[0]} is no split of the data set: give {given[0].replace('_path', '_split')}, or prepare "
                 "both data sets and set problems.source=prepared."
             )
         hub_split(config.problems).check(f"problems.path={path}")
-    elif source in problems.KNOWN:
-        names = ("revision", "subset", "split", "validation_split", "test_split")
-        if given := [name for name in names if getattr(config.problems, name) is not None]:
-            raise UsageError(f"problems.{given[0]} is of a data set by name: set problems.source=hub, or drop it.")
-    if source not in ("jsonl", "verl"):
-        return
-    if path is None:
-        raise UsageError(f"problems.source={source} needs problems.path, a file of problems.")
-    for name, place in {"problems.path": path, **own}.items():
-        for file in files_of(Path(place).expanduser()) if place is not None else ():
-            if not file.is_file():
-                raise UsageError(f"{name}={place} is not a file.")
-    if source == "verl" and config.problems.chat_template is None:
-        raise UsageError(NO_TEMPLATE)
+    names = ("revision", "subset", "split", "validation_split", "test_split")
+    by_name = [name for name in names if getattr(config.problems, name) is not None]
+    if source in problems.KNOWN and source != "hub" and by_name:
+        yield f"problems.{by_name[0]} is of a data set by name: set problems.source=hub, or drop it."
+    elif source in ("jsonl", "verl") and path is None:
+        yield f"problems.source={source} needs problems.path, a file of problems."
+    elif source in ("jsonl", "verl"):
+        for name, place in {"problems.path": path, **own}.items():
+            for file in files_of(Path(place).expanduser()) if place is not None else ():
+                if not file.is_file():
+                    yield f"{name}={place} is not a file."
+        if source == "verl" and config.problems.chat_template is None:
+            yield NO_TEMPLATE
 
 
-def _reward(config: Config) -> None:
+def _reward(config: Config) -> Iterator[str]:
     reward_function(config)
-    if config.reward.name != "compute_score":
-        return
-    if config.problems.source in problems.KNOWN and config.problems.source != "verl":
-        raise UsageError(
-            f"reward.name=compute_score needs the ground truths of verl's rows, and problems.source="
-            f"{config.problems.source} has none: set problems.source=verl."
+    source = config.problems.source
+    if config.reward.name == "compute_score" and source in problems.KNOWN and source != "verl":
+        yield (
+            "reward.name=compute_score needs the ground truths of verl's rows, and problems.source="
+            f"{source} has none: set problems.source=verl."
         )
 
 
-def _model(config: Config) -> None:
-    """A local path exists and holds a model, a GGUF file one that can be read; `owner/name` may be a hub id."""
-    if config.model.path is None:
+def _model(config: Config) -> Iterator[str]:
+    path = config.model.path
+    if path is None:
         return
-    gguf = GgufModel.find(config.model.path)
+    gguf, folder = GgufModel.find(path), Path(path).expanduser()
     if gguf is not None:
         gguf.config()
-        return
-    folder = Path(config.model.path).expanduser()
-    if folder.is_dir():
+    elif folder.is_dir():
         if not (folder / "config.json").is_file():
-            raise UsageError(f"model.path={config.model.path} holds no config.json: it is not a Hugging Face folder.")
-        return
-    hub_id = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", config.model.path) and not folder.parent.is_dir()
-    if not hub_id:
-        raise UsageError(f"model.path={config.model.path} does not exist.")
+            yield f"model.path={path} holds no config.json: it is not a Hugging Face folder."
+    elif folder.parent.is_dir() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):  # else a hub id, `owner/name`
+        yield f"model.path={path} does not exist."
 
 
-def _updates(config: Config) -> None:
-    loss, train = losses.of_run(config), config.train
-    if train.prompts_per_step % train.prompts_per_update:
-        raise UsageError(
-            f"train.mini_batch_prompts={train.mini_batch_prompts} does not divide train.prompts_per_step="
-            f"{train.prompts_per_step}: all updates of a step have the same number of problems."
-        )
-    off_policy = train.prompts_per_update < train.prompts_per_step and scaffolds.of_run(config).samples
-    if off_policy and not loss.corrects:
-        raise UsageError(
-            f"train.mini_batch_prompts={train.mini_batch_prompts} makes a step's later updates off-policy, which "
-            f"loss.name={config.loss.name} does not correct: set loss.name=clipped_surrogate, gspo or cispo, or "
-            "loss.importance_cap."
+def _lengths(config: Config) -> Iterator[str]:
+    longest = config.generator.max_prompt_tokens + config.generator.max_tokens
+    if config.train.token_budget < longest:
+        yield (
+            f"train.token_budget={config.train.token_budget} is less than one longest sequence "
+            f"(generator.max_prompt_tokens + generator.max_tokens = {longest}): raise it, or lower one of the two."
         )
 
 
-def _schedule(config: Config) -> None:
-    train = config.train
-    if train.schedule != "constant" and train.warmup_steps >= train.horizon:
-        raise UsageError(
-            f"train.schedule={train.schedule} has no step to decay in: warm-up and decay together are {train.horizon} "
-            f"steps and train.warmup_steps={train.warmup_steps} of them warm up: lower train.warmup_steps, or set "
-            "train.schedule_steps."
+def _evaluation(config: Config) -> Iterator[str]:
+    evaluate = config.evaluate
+    if evaluate.validation_greedy and evaluate.validation_samples > 1:
+        yield (
+            f"evaluate.validation_greedy gives the same response {evaluate.validation_samples} times: set "
+            "evaluate.validation_samples=1."
         )
+
+
+_CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
+    _names,
+    lambda config: objectives.of_run(config).check(config.train.rollouts),
+    _scaffold,
+    _loss,
+    _updates,
+    _schedule,
+    lambda config: refuse_asking_between(config, config.generator.placement == "colocated"),
+    lambda config: check_engine_args(config.generator),
+    _keys,
+    _judge,
+    _evidence,
+    _problems,
+    _reward,
+    _model,
+    _lengths,
+    _evaluation,
+    check_packages,
+)
 
 
 def refuse_asking_between(config: Config, sleeps: bool, stages: Sequence[str] = ()) -> None:
-    """Raise `UsageError` if the learner would be asked about groups before it is known whether more are sampled, on a
-    device that it gets (`sleeps`) only afterwards. `stages`: the names of the stages that ask it."""
+    """Raise `UsageError` if the learner would be asked about groups before sampling ends, on a device that it gets
+    (`sleeps`) only afterwards. `stages`: names of the stages that ask it."""
     asking = [f"The stage {name} asks" for name in stages]
     if "prompt_logprobs" in needed_stages(objectives.of_run(config)):
         asking.insert(0, f"objective.name={config.objective.name} asks")
@@ -272,24 +281,6 @@ def refuse_asking_between(config: Config, sleeps: bool, stages: Sequence[str] = 
             f"generator.placement=colocated has to wait until nothing more is sampled, and train.refill="
             f"{config.train.refill} samples more when groups are valued: set train.refill=0, or "
             "generator.placement=split."
-        )
-
-
-def _lengths(config: Config) -> None:
-    longest = config.generator.max_prompt_tokens + config.generator.max_tokens
-    if config.train.token_budget < longest:
-        raise UsageError(
-            f"train.token_budget={config.train.token_budget} is less than one longest sequence "
-            f"(generator.max_prompt_tokens + generator.max_tokens = {longest}): raise it, or lower one of the two."
-        )
-
-
-def _evaluation(config: Config) -> None:
-    evaluate = config.evaluate
-    if evaluate.validation_greedy and evaluate.validation_samples > 1:
-        raise UsageError(
-            f"evaluate.validation_greedy gives the same response {evaluate.validation_samples} times: set "
-            "evaluate.validation_samples=1."
         )
 
 
@@ -315,11 +306,10 @@ def check_room(config: Config, here: FreeResources, remote: bool = False) -> Non
 
 
 def _rollout_bytes(config: Config) -> float:
-    """Bytes of all stored rollouts: each token's id and log-probability (8), its log-probabilities behind other
-    prompts if the objective needs them (4 each), the text, verdicts and labels."""
+    """Bytes of all stored rollouts: a token's id and log-probability (8) and text (4), 4 for each log-probability after
+    another prompt, and 1 KiB a rollout of verdict and label."""
     rollouts = config.train.steps * config.train.prompts_per_step * config.train.rollouts
-    objective = objectives.of_run(config)
-    crossed = "cross_logprobs" in objective.needs
+    crossed = "cross_logprobs" in objectives.of_run(config).needs
     behind = 4.0 * distinct_prompts(scaffolds.of_run(config), config.train.rollouts) if crossed else 0.0
     return rollouts * ((12.0 + behind) * config.generator.max_tokens + 1024)
 
@@ -331,3 +321,36 @@ def _remarks(config: Config) -> list[str]:
     if samples < 8:
         remarks.append(f"evaluate.samples={samples}: distinct correct strategies need 8 samples and are not measured.")
     return remarks
+
+
+def require_tests(problem_set: ProblemSet, config: Config) -> None:
+    """Raise `UsageError` if problems to train on have no tests, or an answer in place of them, and the reward or the
+    objective needs what only programs have."""
+    train = problem_set.splits["train"]
+    if untested := [problem.id for problem in train if problem.tests.kind == "none"]:
+        what = f"{len(untested)} of {len(train)} training problems have no tests to run ({untested[0]})"
+        if config.reward.name in ("passed", "fraction") and objectives.of_run(config).reads_rewards:
+            raise UsageError(
+                f"{what}, so reward.name={config.reward.name} can't judge their answers: set reward.name=compute_score "
+                "and reward.compute_score=package.module:function, or leave them out by problems.exclude."
+            )
+        _require_no_program(what, ("outcomes", "statements"), config)
+    if asked := [problem.id for problem in train if problem.tests.kind == "answer"]:
+        what = f"{len(asked)} of {len(train)} training problems are answered by a value, not a program ({asked[0]})"
+        _require_no_program(what, ("statements",), config)  # its outcome is what was answered
+
+
+def _require_no_program(what: str, of_programs: Collection[str], config: Config) -> None:
+    """`what` begins the error; `of_programs` are the `needs` of an objective that can't be met."""
+    needs = objectives.of_run(config).needs
+    missing = [need for need in sorted(needs) if need in of_programs]
+    if "labels" in needs and not judge.reads_texts(config.judge):
+        raise UsageError(
+            f"{what}, and judge.name={config.judge.name} finds strategies in programs alone, which objective.name="
+            f"{config.objective.name} needs: set judge.name=openai, which reads texts too, or objective.name=grpo."
+        )
+    if missing:
+        raise UsageError(
+            f"{what}, and objective.name={config.objective.name} needs {missing[0]}, which are those of programs: "
+            "set objective.name=grpo, or leave them out by problems.exclude."
+        )

@@ -12,9 +12,8 @@ from raypoly.core.caches import cache_root
 from raypoly.core.config import ProblemsConfig, WarmStartConfig
 from raypoly.data import build_problem_set
 from raypoly.data.puzzles import puzzle_of
-from raypoly.learner.supervised import SupervisedTrainer
 from raypoly.learner.supervised_examples import encode, make_example, tokenizer_texts
-from raypoly.learner.tiny_model import build_model, build_tokenizer, save_folder
+from raypoly.learner.tiny_model import SupervisedTrainer, build_model, build_tokenizer, save_folder
 
 
 def warm_model(folder: Path, steps: int = 110) -> Path:

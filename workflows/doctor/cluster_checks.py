@@ -14,19 +14,18 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
 from raypoly.run.crash import describe_error
-from workflows.doctor.machine_findings import MachineFinding, attempt, attempt_all
-from workflows.doctor.node_report import NodeReport, report_node
+from workflows.doctor.node_report import MachineFinding, NodeReport, attempt, attempt_all, report_node
 from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import connect_ray, why_closed
 
 _SECONDS = 240.0
 _NODE_SECONDS = 120.0
-"""How long all nodes have for their reports; a process of Ray's takes some seconds to start."""
+"""For the reports of all nodes."""
 _PORTS = {"NodeManagerPort": "raylet", "ObjectManagerPort": "objects", "MetricsExportPort": "metrics"}
 
 
 def examine_cluster(config: Config, names: Sequence[str], cuda: bool) -> tuple[list[MachineFinding], list[NodeReport]]:
-    """What is found of the cluster, and the reports of its nodes but for the one that this process is on."""
+    """Findings on the cluster, and the reports of its other nodes."""
     findings: list[MachineFinding] = []
     reports: list[NodeReport] = []
 
@@ -58,7 +57,6 @@ def examine_cluster(config: Config, names: Sequence[str], cuda: bool) -> tuple[l
 def _ask_nodes(
     config: Config, nodes: Sequence[Mapping[str, Any]], names: Sequence[str], cuda: bool
 ) -> Iterator[NodeReport | MachineFinding]:
-    """The report of each node but this one, or why there is none."""
     here, asked, until = ray.get_runtime_context().get_node_id(), {}, time.monotonic() + _NODE_SECONDS
     for node in nodes:
         if node["NodeID"] != here:
@@ -76,7 +74,7 @@ def _ask_nodes(
 
 
 def _port_findings(nodes: Sequence[Mapping[str, Any]]) -> list[MachineFinding]:
-    """Whether this machine reaches what listens on each node, and the dashboard if there is one."""
+    """Whether this machine reaches each node's ports, and the dashboard if there is one."""
     ports: dict[str, dict[str, str]] = {}
     for node in nodes:
         host = node["NodeManagerAddress"]

@@ -3,8 +3,8 @@
     live = look_at_run("tiny-poly_epo-s0-1a2b3c4d", lease)
     live.why_not or live.numbers["calls/score"]
 
-A process of its own asks, so that a cluster that hangs holds up nobody for long:
-RAY_ADDRESS=... python -m workflows.doctor.live_run RUN
+A process of its own asks (RAY_ADDRESS=... python -m workflows.doctor.live_run RUN), so that a cluster that hangs holds
+up nobody for long.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from raypoly.run.store.lease import LeaseState
 
 SECONDS = 20.0
 """How long the asking process may take; it needs some two to start and to join Ray."""
+_UNKNOWN = "What it does now is not known"
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,9 @@ class LiveRun:
     """What was found of a live run."""
 
     actors: Sequence[str] = ()
-    """Their names, sorted."""
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """Of `RUN_METRICS` those whose source is `now`, as `workflows.observers.live_numbers` names them. Empty in a run's
-    first seconds."""
+    """Those of `RUN_METRICS` whose source is `now`, by the names of `workflows.observers.live_numbers`. Empty in a
+    run's first seconds."""
     why_not: str = ""
     """Why nothing was found, in one sentence."""
 
@@ -67,16 +67,16 @@ def look_at_run(run: str, lease: LeaseState) -> LiveRun:
     own = own_address(lease.pid) if lease.pid is not None else ""
     address = own or os.environ.get("RAY_ADDRESS", "")
     if not address:
-        return LiveRun(why_not="What it does now is not known here: set RAY_ADDRESS to its cluster.")
+        return LiveRun(why_not=f"{_UNKNOWN} here: set RAY_ADDRESS to its cluster.")
     environment = os.environ | {"RAY_ADDRESS": address} | ({"RAY_AUTH_MODE": "token"} if own else {})
     command = [sys.executable, "-m", "workflows.doctor.live_run", run]
     try:
         asked = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=True)
         return LiveRun(**json.loads(asked.stdout.splitlines()[-1]))
     except subprocess.TimeoutExpired:
-        return LiveRun(why_not=f"What it does now is not known: the Ray at {address} gave no answer in {SECONDS:g} s.")
+        return LiveRun(why_not=f"{_UNKNOWN}: the Ray at {address} gave no answer in {SECONDS:g} s.")
     except (subprocess.CalledProcessError, ValueError, IndexError):
-        return LiveRun(why_not=f"What it does now is not known: the Ray at {address} could not be asked.")
+        return LiveRun(why_not=f"{_UNKNOWN}: the Ray at {address} could not be asked.")
 
 
 def _ask(run: str) -> LiveRun:
@@ -89,41 +89,35 @@ def _ask(run: str) -> LiveRun:
 
     address = os.environ["RAY_ADDRESS"]
     if closed := why_closed(address):
-        return LiveRun(why_not=f"What it does now is not known: nothing answers at RAY_ADDRESS={address} ({closed}).")
+        return LiveRun(why_not=f"{_UNKNOWN}: nothing answers at RAY_ADDRESS={address} ({closed}).")
     try:
         with connect_ray(Config(), run):
             actors = sorted(ray.util.list_named_actors())
             nodes = [node for node in ray.nodes() if node["Alive"]]
     except RaypolyError as error:
-        return LiveRun(why_not=f"What it does now is not known: {error}")
+        return LiveRun(why_not=f"{_UNKNOWN}: {error}")
     if not actors:
-        return LiveRun(why_not=f"What it does now is not known: the Ray at {address} has no actor of it.")
-    return LiveRun(
-        actors, _numbers(run, [f"{node['NodeManagerAddress']}:{node['MetricsExportPort']}" for node in nodes])
-    )
+        return LiveRun(why_not=f"{_UNKNOWN}: the Ray at {address} has no actor of it.")
+    places = [f"{node['NodeManagerAddress']}:{node['MetricsExportPort']}" for node in nodes]
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda place: _numbers(run, place), places))
+    return LiveRun(actors, {name: value for numbers in found for name, value in numbers.items()})
 
 
-def _numbers(run: str, places: Sequence[str]) -> dict[str, float]:
-    """The run's numbers, from the node that its driver is on. Nodes that do not answer are left out."""
+def _numbers(run: str, place: str) -> dict[str, float]:
+    """The run's numbers that a node serves; only that of its driver has any. None if the node does not answer."""
     from workflows.observers.served_metrics import served_points
 
-    def points(place: str) -> dict[str, float]:
-        try:
-            samples = [each for each in served_points(place) if each.labels.get("run") == run]
-        except OSError:
-            return {}
-        return {
-            metric.number + sample.labels[metric.label] if metric.label else metric.name: sample.value
-            for metric in RUN_METRICS
-            for sample in samples
-            if metric.source == "now" and sample.name == metric.served
-        }
-
-    found: dict[str, float] = {}
-    with ThreadPoolExecutor(16) as pool:
-        for numbers in pool.map(points, places):
-            found |= numbers
-    return found
+    try:
+        samples = [each for each in served_points(place) if each.labels.get("run") == run]
+    except OSError:
+        return {}
+    return {
+        metric.number + sample.labels[metric.label] if metric.label else metric.name: sample.value
+        for metric in RUN_METRICS
+        for sample in samples
+        if metric.source == "now" and sample.name == metric.served
+    }
 
 
 if __name__ == "__main__":

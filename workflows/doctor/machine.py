@@ -6,23 +6,53 @@ findings = examine_machine(load("configs/tiny.yaml", []))
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
 from raypoly.core.config import Config
-from raypoly.run.run_identity import RunDirectory, resolve_run
-from workflows.doctor.machine_findings import MachineFinding, attempt_all
-from workflows.doctor.node_report import NodeReport, gpu_findings, read_pins, report_node, version_finding
-from workflows.doctor.service_checks import ask_judge, free_lease, impatient, try_storage
+from raypoly.core.errors import CorruptData, JudgeRefused, JudgeUnavailable, LeaseHeld, RaypolyError
+from raypoly.core.values import Evidence, Rollout, Verdict
+from raypoly.planning.free_resources import existing_parent, this_machine
+from raypoly.planning.preflight import asks_judge, check_room
+from raypoly.run.run_identity import RunDirectory, resolve_run, storage_options
+from raypoly.run.store import open_store
+from raypoly.run.store.location import Location
+from raypoly.run.store.open_store import probe_lease
+from raypoly.run.store.store import Store
+from raypoly.strategies.judge import build_judge, key_variable_names
+from workflows.doctor.node_report import (
+    ADD_ONE,
+    PROGRAM,
+    MachineFinding,
+    NodeReport,
+    attempt_all,
+    gpu_findings,
+    read_pins,
+    report_node,
+    version_finding,
+)
 
 _SECONDS = 25.0
 """How long storage and judge may take, in each of two rounds."""
+_PATIENCE = 10.0
+_COMMITS = 5
 _ALONE = "none: RAY_ADDRESS is not set, and a start brings up a Ray of this machine's own"
+_OTHER_PROGRAM = "def f(n):\n    return next(range(n + 1, n + 2))\n"
 
 
 def examine_machine(config: Config) -> list[MachineFinding]:
     """The findings on this machine, and on the cluster of `RAY_ADDRESS`. Raises `UsageError` if there are no pins."""
-    config, pins = impatient(config), read_pins(config.generator.engine)
+    config, pins = _impatient(config), read_pins(config.generator.engine)
     names, cuda = tuple(pins), config.generator.placement != "cpu"
     here = report_node(config.scorer, names, cuda)
     directories: list[RunDirectory] = []
@@ -33,10 +63,11 @@ def examine_machine(config: Config) -> list[MachineFinding]:
         return directories[0].uri
 
     found = [version_finding(here, here, pins), here.sandbox]
-    found += attempt_all({"judge": partial(ask_judge, config), "run.dir": resolve}, _SECONDS)
+    found += attempt_all({"judge": partial(_ask_judge, config), "run.dir": resolve}, _SECONDS)
     for directory in directories:
-        storage, lease = partial(try_storage, directory), partial(free_lease, directory)
-        found += attempt_all({"storage": storage, "lease": lease}, _SECONDS)
+        found += attempt_all(
+            {"storage": partial(_try_storage, directory), "lease": partial(_free_lease, directory)}, _SECONDS
+        )
     if os.environ.get("RAY_ADDRESS"):
         from workflows.doctor.cluster_checks import examine_cluster  # imports Ray, which takes a second
 
@@ -47,3 +78,94 @@ def examine_machine(config: Config) -> list[MachineFinding]:
     for other in others:
         found += [version_finding(other, here, pins), other.sandbox]
     return found + gpu_findings(config, [here, *others])
+
+
+def print_findings(findings: Sequence[MachineFinding], as_json: bool) -> bool:
+    """Print a line for each, or JSON; returns whether all are ok."""
+    sound = all(finding.ok for finding in findings)
+    if as_json:
+        state = "ok" if sound else "not ok"
+        print(json.dumps({"state": state, "checks": [asdict(finding) for finding in findings]}, indent=2))
+        return sound
+    console, width = Console(), max(len(finding.what) for finding in findings)
+    for finding in findings:
+        mark = ("ok", "green") if finding.ok else ("NO", "red")
+        line = Text.assemble(mark, f"  {finding.what:<{width}}  {finding.detail}")
+        console.print(line, highlight=False, soft_wrap=True)
+    return sound
+
+
+def _impatient(config: Config) -> Config:
+    """The config with short waits for storage and judge, and without kept answers."""
+    run, judge = config.run, config.judge
+    storage = {name: min(getattr(run, name), _PATIENCE) for name in ("storage_timeout", "storage_patience")}
+    asked = {"timeout": min(judge.timeout, _PATIENCE), "cache_mib": 0}
+    return config.model_copy(update={"run": run.model_copy(update=storage), "judge": judge.model_copy(update=asked)})
+
+
+def _try_storage(directory: RunDirectory) -> str:
+    """Do what a run does, in a folder aside that is removed. Raises `StorageError`, `CorruptData`, `UsageError`."""
+    folder = directory.location.folder
+    near = directory.location if folder is None else Location.parse(existing_parent(folder))
+    store = open_store(near.child(f".raypoly-doctor-{os.getpid()}"), storage_options(directory.config))
+    keys = [f"commit-{number}" for number in range(_COMMITS)]
+    try:
+        seconds = statistics.median(_commit_seconds(store, key) for key in keys)
+        remark = ""
+        if folder is None:  # a write that only creates, to a key that is taken
+            refused = store.conditional and not store.create(keys[0], b"another")
+            slow = ", no conditional writes (a start waits some seconds for its lease)"
+            remark = ", conditional writes" if refused else slow
+        for key in keys:
+            store.delete(key)
+    finally:
+        if store.location.folder is not None:
+            shutil.rmtree(store.location.folder, ignore_errors=True)
+    here = this_machine(directory.path)
+    check_room(directory.config, here, remote=folder is None)
+    free = f"free: {here.disk / 2**30:,.1f} GiB of disk, {here.memory / 2**30:,.1f} GiB of memory"
+    return f"{1000 * seconds:,.1f} ms to write, sync and rename, read back whole{remark}; {free}"
+
+
+def _commit_seconds(store: Store, key: str) -> float:
+    data, started = os.urandom(1 << 16), time.perf_counter()
+    store.commit(key, data)
+    seconds = time.perf_counter() - started
+    if store.read(key) != data:
+        raise CorruptData(f"{store.place(key)} does not hold what was just written there: use other storage.")
+    return seconds
+
+
+def _free_lease(directory: RunDirectory) -> str:
+    """Raises `LeaseHeld` if another driver holds the run, or may."""
+    found = probe_lease(open_store(directory.location, storage_options(directory.config), make=False))
+    if found is None:
+        return "none yet"
+    if found.lives is False:
+        return f"epoch {found.epoch}, {found.summary}"
+    advice = "wait for it or stop it" if found.lives else "see that it has ended; the next start takes over"
+    raise LeaseHeld(f"{directory.uri} is {found.summary}: {advice}.")
+
+
+def _ask_judge(config: Config) -> str:
+    """Let the judge label two programs. Raises `RaypolyError` if it does not."""
+    judge = config.judge
+    if not asks_judge(config):
+        return "this config asks none"
+    if set(judge.members if judge.name == "ensemble" else [judge.name]) == {"structural"}:
+        return "the structural judge needs no key and no server"
+    asked, started = build_judge(judge), time.perf_counter()
+    nothing, programs = np.zeros(0, np.int32), (PROGRAM, _OTHER_PROGRAM)
+    rollouts = [
+        Rollout(nothing, nothing, nothing.astype(np.float32), f"```python\n{program}```", "stop", seed, 0)
+        for seed, program in enumerate(programs)
+    ]
+    try:
+        asked.probe()  # one request without a second try: it finds a wrong key or an empty quota at once
+        evidence = (Evidence(program, (), {}, "direct") for program in programs)
+        asked.label(ADD_ONE, rollouts, [Verdict("passed", 1, 1, 0.0, evidence=each) for each in evidence])
+    except (JudgeUnavailable, JudgeRefused) as error:
+        places = [judge.api_key_file, *key_variable_names(judge)]
+        key = ", ".join(filter(None, places)) or "none: judge.api_key_env names one"
+        raise RaypolyError(f"{error} Look at its address, key ({key}) and quota: docs/judge.md.") from error
+    return f"{asked!r} labelled two programs in {time.perf_counter() - started:.1f} s"

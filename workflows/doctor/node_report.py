@@ -1,4 +1,4 @@
-"""What one machine has: versions, GPUs, and walls for programs. Made here, and by a Ray task on each other node."""
+"""Findings about one machine: versions, GPUs, the sandbox. A Ray task makes them on each node of a cluster."""
 
 from __future__ import annotations
 
@@ -8,29 +8,68 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from raypoly.core.config import Config, ScorerConfig
-from raypoly.core.errors import SandboxError, UsageError
+from raypoly.core.errors import RaypolyError, SandboxError, UsageError
 from raypoly.core.values import Problem, TestSuite
 from raypoly.core.version import __version__
 from raypoly.planning.gpus import ask_nvidia_smi
 from raypoly.planning.placement import resolve_placement
+from raypoly.run.crash import describe_error
 from raypoly.verifier.sandbox import Sandbox
-from workflows.doctor.machine_findings import MachineFinding, attempt
 
 _INSTALL = "install raypoly with [cpu] or [cuda] (docs/quickstart.md), the same on all nodes"
 _TOLD = ("raypoly", "python", "torch", "ray", "vllm")
 _SAME = ("raypoly", "python", "ray")
-"""What has to be equal on all nodes, beyond the pins."""
+"""Has to be equal on all nodes, beyond the pins."""
 _CUDA = "import torch; torch.zeros(1, device='cuda')"
 _CUDA_SECONDS = 30
 ADD_ONE = Problem("doctor", "Add one to n.", "f", TestSuite("calls", json.dumps([{"args": [2], "expected": 3}])))
 PROGRAM = "def f(n):\n    return n + 1\n"
+
+
+@dataclass(frozen=True)
+class MachineFinding:
+    """One line of the report."""
+
+    what: str
+    ok: bool
+    detail: str
+    """What there is; or what is wrong, and what to do."""
+
+
+def attempt(what: str, work: Callable[[], str]) -> MachineFinding:
+    """Call `work`, which returns what there is and raises what is wrong."""
+    try:
+        ok, detail = True, work()
+    except RaypolyError as error:
+        ok, detail = False, str(error)
+    except Exception as error:  # noqa: BLE001 - a user's part or a broken package may raise anything: that is a finding
+        ok, detail = False, f"it failed: {describe_error(error)}"
+    return MachineFinding(what, ok, " ".join(detail.split()))
+
+
+def attempt_all(works: Mapping[str, Callable[[], str]], seconds: float) -> list[MachineFinding]:
+    """`attempt` each, side by side. One that hangs is a finding."""
+    # Threads and no pool: a thread that hangs can't be ended, and a pool would wait for it at exit.
+    found: dict[str, MachineFinding] = {}
+
+    def run(what: str) -> None:
+        found[what] = attempt(what, works[what])
+
+    threads = [threading.Thread(target=run, args=(what,), name=what, daemon=True) for what in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds)
+    late = f"no answer in {seconds:.0f} s: see whether its server, disk or network hangs"
+    return [found.get(what) or MachineFinding(what, False, late) for what in works]
 
 
 @dataclass(frozen=True)
@@ -40,23 +79,22 @@ class NodeReport:
     where: str
     """The node's address; empty for this machine."""
     versions: Mapping[str, str | None]
-    """By package, `python` and `raypoly` among them; None where it is not installed."""
+    """By package, and `python`; None where it is not installed."""
     gpus: tuple[str, ...]
     """Name and driver of each."""
     cuda: str
-    """Why PyTorch can't use them; empty if it can, or was not asked."""
+    """Why PyTorch can't use them, or empty."""
     sandbox: MachineFinding
 
 
 def name_on(where: str, what: str) -> str:
-    """The name of a finding on the node of that address, or on this machine."""
     return f"{what} on {where}" if where else what
 
 
 def read_pins(engine: str) -> dict[str, str]:
-    """The versions that raypoly's installed metadata asks for, by package, `python` among them.
+    """Versions that raypoly's installed metadata asks for, by package, and `python`. Raises `UsageError`.
 
-    vLLM's builds for GPUs and for CPUs count as one package, which only its `engine` needs. Raises `UsageError`.
+    vLLM's builds for GPUs and for CPUs count as one package, which only its `engine` needs.
     """
     try:
         own = importlib.metadata.distribution("raypoly")
@@ -72,7 +110,7 @@ def read_pins(engine: str) -> dict[str, str]:
 
 
 def report_node(scorer: ScorerConfig, names: Sequence[str], cuda: bool, where: str = "") -> NodeReport:
-    """The report of the machine that this process is on. `names`: its packages; `cuda`: try PyTorch on its GPUs."""
+    """Report of this process's machine. `names`: packages; `cuda`: try PyTorch on its GPUs."""
     versions = {name: _version(name) for name in names} | {"python": platform.python_version(), "raypoly": __version__}
     gpus = tuple((ask_nvidia_smi("name,driver_version") or "").splitlines())
     sandbox = attempt(name_on(where, "sandbox"), lambda: _score_once(scorer))
@@ -80,7 +118,7 @@ def report_node(scorer: ScorerConfig, names: Sequence[str], cuda: bool, where: s
 
 
 def version_finding(report: NodeReport, here: NodeReport, pins: Mapping[str, str]) -> MachineFinding:
-    """Whether the versions of a machine are those of the pins, and those of this machine where that matters."""
+    """Compare a machine's versions with the pins, and with this machine's where that matters."""
     found, ours = report.versions, here.versions
     wrong = [
         f"{name} {found[name]} is not {pin}" if found[name] else f"{name} is not installed"
@@ -95,7 +133,7 @@ def version_finding(report: NodeReport, here: NodeReport, pins: Mapping[str, str
 
 
 def gpu_findings(config: Config, reports: Sequence[NodeReport]) -> list[MachineFinding]:
-    """Whether the config's placement fits the GPUs of all machines, and a line for each machine whose GPUs it needs."""
+    """Whether the placement fits the GPUs of all machines, and a line for each machine whose GPUs it needs."""
     gpus, ranks = sum(len(report.gpus) for report in reports), config.train.ranks
     wanted = attempt("gpu", lambda: f"{gpus}, placement {resolve_placement(config.generator, gpus, ranks).kind}")
     if not wanted.ok or not resolve_placement(config.generator, gpus, ranks).on_gpu:
@@ -118,7 +156,7 @@ def _version(name: str) -> str | None:
 
 
 def _score_once(scorer: ScorerConfig) -> str:
-    """The active layers. Raises `SandboxError` if a program can't be confined, or a right one does not pass."""
+    """The active layers. Raises `SandboxError`."""
     with Sandbox(scorer, evidence=False) as sandbox:
         verdict = sandbox.score(ADD_ONE, PROGRAM)
         if not verdict.passed:
@@ -127,7 +165,7 @@ def _score_once(scorer: ScorerConfig) -> str:
 
 
 def _why_no_cuda() -> str:
-    """Why PyTorch can't use a GPU; empty if it can. A process of its own: Ray hides GPUs from a task without one."""
+    # In a process of its own, since Ray hides GPUs from a task without one.
     environment = {name: value for name, value in os.environ.items() if (name, value) != ("CUDA_VISIBLE_DEVICES", "")}
     command = [sys.executable, "-c", _CUDA]
     try:

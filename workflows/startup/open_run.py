@@ -31,8 +31,7 @@ from raypoly.data.long_prompts import fit_training_prompts
 from raypoly.data.problem_order import require_enough
 from raypoly.data.problem_set import describe_splits
 from raypoly.data.readable_prompts import require_readable
-from raypoly.planning.preflight import refuse_asking_between
-from raypoly.planning.required_tests import require_tests
+from raypoly.planning.preflight import refuse_asking_between, require_tests
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.planned_prompts import first_prompts
 from raypoly.rollouts.scaffolds.run_scaffolds import check_first_asks, fit_problems, is_sampled

@@ -1,8 +1,8 @@
-"""Tries every part of a run once, before the real start: `raypoly train --rehearse`.
+"""Rehearsal of a run: `raypoly train --rehearse` tries every part once, before the real start.
 
-The real config does one step on two problems in a temporary folder. Actors start; weights go to the engine and are
-verified there; responses are sampled, scored and judged; gradients are computed, also for rows at their limits; a
-checkpoint is written and read back. Each part prints a line. Their times give a forecast of the whole run.
+The real config does one step in a temporary folder. Weights are verified in the engine, gradients are computed for rows
+at their limits too, a checkpoint is written and read back. Each part prints a line. The step's seconds give a forecast
+of the whole run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -20,17 +20,18 @@ import numpy as np
 
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError, RunStopped, UsageError
+from raypoly.core.tables import duration
 from raypoly.core.values import Group, Rollout
 from raypoly.data.problem_set import count_with_tests
+from raypoly.planning.cost import MeasuredStep, describe_forecast, forecast_judge, run_seconds
 from raypoly.planning.dry_run import refuse_unfit
 from raypoly.planning.free_resources import existing_parent, this_machine
-from raypoly.planning.gpus import MemoryPeak, choose_device
+from raypoly.planning.gpus import Device, MemoryPeak, choose_device, layout_of
 from raypoly.planning.memory_parts import format_bytes
 from raypoly.rollouts.scaffolds.run_scaffolds import is_sampled
 from raypoly.run.crash import describe_error, root_cause
 from raypoly.run.run_identity import RunDirectory, resolve_run
 from workflows.liveness.shutdown import Shutdown, run_workflow
-from workflows.startup.forecast import RehearsalTimes, describe_forecast, forecast
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.stopwatch import Stopwatch
 from workflows.step.training_group import TrainingGroup
@@ -38,7 +39,8 @@ from workflows.train import Training
 
 T = TypeVar("T")
 
-_PROBLEMS = 2
+_LONGEST = 2
+"""Groups whose rows are stretched to their limits. Micro-batches are cut by tokens, so more need no more memory."""
 _JUDGE_SECONDS = 60.0
 """Seconds without the judge after which the rehearsal has failed."""
 _WIDTH = 36
@@ -46,14 +48,13 @@ _MEMORY = (
     "lower train.token_budget or generator.gpu_memory_fraction, or set train.activation_checkpointing=layers; "
     "`raypoly train --dry-run` shows memory by part"
 )
-_ADVICE = {
+_ADVICE = {  # by the first word of a part's name, for errors that say no way out themselves
     "engine": "its last words above say more; generator.engine=transformers shows whether it is vLLM",
     "learner": "`raypoly train --dry-run` shows what it needs by part",
     "sandbox": "docs/verifier.md says what it needs of a machine",
     "judge": "docs/judge.md says how a judge is reached",
     "checkpoint": "see that the disk under run.dir has room (`raypoly train --dry-run` says how much)",
 }
-"""What to do, by the first word of a part's name, if the error itself does not say it."""
 
 
 class RehearsalFailed(RaypolyError):
@@ -61,14 +62,7 @@ class RehearsalFailed(RaypolyError):
 
 
 class RehearsalProbe:
-    """Tries the parts of a run, and prints a line for each: its time and memory in use, or why it failed.
-
-    await probe.part("weights to the engine, verified", ...); probe.seconds["weights to the engine, verified"]
-    """
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        """By part."""
+    """Tries the parts of a run, and prints a line for each: its time and memory in use, or why it failed."""
 
     async def part(self, name: str, work: Awaitable[T]) -> T:
         """The result of `work`. Raises `RehearsalFailed`."""
@@ -79,9 +73,8 @@ class RehearsalProbe:
             except Exception as error:
                 self._line(name, "FAILED", time.monotonic() - started, "")
                 raise RehearsalFailed(f"The rehearsal failed at `{name}`: {_why(name, error)}") from error
-        self.seconds[name] = time.monotonic() - started
         gpu = "" if peak.gpu is None else f"GPU {format_bytes(peak.gpu)}, "
-        self._line(name, "ok", self.seconds[name], f"in use: {gpu}machine {format_bytes(peak.host)}")
+        self._line(name, "ok", time.monotonic() - started, f"in use: {gpu}machine {format_bytes(peak.host)}")
         return done
 
     def _line(self, name: str, state: str, seconds: float, memory: str) -> None:
@@ -117,10 +110,10 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
 
         async def work() -> None:
             async with open_run(resolve_run(small), shutdown, probe.part, is_sampled(config), config) as opened:
-                measured = await Rehearsal(opened, config, probe).run()
+                row = await Rehearsal(opened, config, probe).run()
                 problems = count_with_tests(opened.problems)
-            whole_run = forecast(config, device, measured, problems)
-            print(describe_forecast(config, measured, whole_run, datetime.now()), flush=True)
+            for line in _forecast(config, device, row, problems):
+                print(line, flush=True)
 
         try:
             run_workflow(work(), shutdown)
@@ -131,11 +124,11 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
 
 
 def rehearsal_config(config: Config, folder: Path) -> Config:
-    """The same run in another folder: one step on two problems, without sinks, which gives up soon."""
+    """The same run in another folder: one step, without sinks, which gives up soon."""
     alone = {"fresh": False, "retries": 0, "tensorboard": False, "wandb_project": None, "on_pause": None}
     one_gold_group = {"canary_every": 0, "canary_groups": 1, "cache_mib": 0}  # a kept answer would prove nothing
     when = "always" if config.judge.when == "sampled" else config.judge.when
-    one_step = {"steps": 1, "prompts_per_step": _PROBLEMS, "checkpoint_every": 1, "keep_last": 1, "keep_every": None}
+    one_step = {"steps": 1, "checkpoint_every": 1, "keep_last": 1, "keep_every": None}
     # a mismatch of made-up rows would mean nothing; the step's own is checked
     plain = {"refill": 0, "max_mismatch": None}
     changes: dict[str, dict[str, Any]] = {
@@ -154,8 +147,8 @@ class Rehearsal:
     def __init__(self, opened: OpenRun, config: Config, probe: RehearsalProbe) -> None:
         self.opened, self.config, self.probe = opened, config, probe
 
-    async def run(self) -> RehearsalTimes:
-        """Raises `RehearsalFailed`."""
+    async def run(self) -> Mapping[str, Any]:
+        """The step's row of metrics. Raises `RehearsalFailed`."""
         opened, probe = self.opened, self.probe
         journal, services = opened.durability.journal, opened.services
         opened.observers.progress.start(1, 0, opened.path)
@@ -167,8 +160,7 @@ class Rehearsal:
         assert applied is not None, "the step was committed"
         row = applied.metrics
         self._check_mismatch(row["mismatch_mean"])
-        groups = journal.load_step(0).groups
-        longest = [self._at_the_limit(group) for group in groups]
+        longest = [self._at_the_limit(group) for group in journal.load_step(0).groups[:_LONGEST]]
         # where the engine shares the learner's GPU by sleeping; new weights wake it
         await probe.part("engine, asleep where it has to be", services.generator.rest())
         await probe.part("update without rows", self._update(1, []))
@@ -176,7 +168,7 @@ class Rehearsal:
         await probe.part("checkpoint, until it is written", self._checkpoint())
         await probe.part("checkpoint, read back", services.learner.start())
         await probe.part("weights to the engine once more", opened.weights.sync())
-        return self._measured(row, groups, longest)
+        return row
 
     def _check_mismatch(self, mean: float | None) -> None:
         limit = self.config.train.max_mismatch
@@ -220,22 +212,17 @@ class Rehearsal:
         learner = self.opened.services.learner
         await learner.update(step, [asyncio.ensure_future(ready(group)) for group in groups], Stopwatch())
 
-    def _measured(
-        self, row: Mapping[str, Any], groups: Sequence[Group], longest: Sequence[TrainingGroup]
-    ) -> RehearsalTimes:
-        seconds, use = self.probe.seconds, row["judge_step"]
-        fixed = seconds["update without rows"]
-        calls, usd = (0, 0.0) if use is None else (use["calls"], use["cost_usd"])
-        unknown = use is None and self.config.judge.name != "structural"
-        return RehearsalTimes(
-            sampling=row["seconds"]["generate"],
-            prompts=len(groups),
-            responses=sum(group.size for group in groups),
-            response_tokens=row["response_tokens"],
-            update=fixed,
-            gradients=max(0.0, seconds["gradients of rows at their limits"] - fixed),
-            gradient_tokens=sum(len(rollout.tokens) for trained in longest for rollout in trained.group.rollouts),
-            hand_over=seconds["weights to the engine once more"],
-            judge_call_usd=None if unknown or usd is None else usd / max(1, calls),
-            crossing=row["seconds"].get("cross", 0.0),
-        )
+
+def _forecast(config: Config, device: Device, row: Mapping[str, Any], problems: Mapping[str, int]) -> Iterator[str]:
+    """The whole run's hours and cost, from the row of metrics of one step."""
+    rollouts, use = config.train.prompts_per_step * config.train.rollouts, row["judge_step"]
+    measured = MeasuredStep(row["seconds"]["total"], row["seconds"]["generate"] / rollouts)
+    length = row["response_tokens"] / rollouts
+    yield f"the step took {duration(measured.step)}, with responses of {length:,.0f} tokens; longer ones take longer"
+    asked, usd = forecast_judge(config).groups * config.judge.votes, None
+    if config.judge.name == "structural" or not asked:
+        usd = 0.0
+    elif use is not None and use["cost_usd"] is not None:
+        usd = asked * use["cost_usd"] / max(1, use["calls"])
+    seconds = run_seconds(config, measured, problems)
+    yield from describe_forecast(config, layout_of(config, device).gpus, seconds, usd, datetime.now())

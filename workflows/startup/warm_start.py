@@ -38,10 +38,8 @@ from raypoly.data import ProblemSet
 from raypoly.data.puzzles import puzzle_language, puzzle_mistakes, puzzle_of, puzzle_plans, puzzle_solutions
 from raypoly.data.puzzles.puzzle_language import Puzzle
 from raypoly.learner import learning_rate, supervised_examples, tiny_model
-from raypoly.learner import supervised as warm_start
-from raypoly.learner.supervised import SupervisedTrainer
 from raypoly.learner.supervised_examples import Recipe, tokenizer_texts
-from raypoly.learner.tiny_model import build_model, build_tokenizer, save_folder, tokenizer_from_json
+from raypoly.learner.tiny_model import SupervisedTrainer, build_model, build_tokenizer, save_folder, tokenizer_from_json
 from raypoly.recipes.cppo import tuple_prompts
 from raypoly.rollouts.scaffolds import prompt_writing
 
@@ -90,7 +88,6 @@ def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
     for module in (
         supervised_examples,
         tiny_model,
-        warm_start,
         learning_rate,
         puzzle_language,
         puzzle_solutions,

@@ -28,8 +28,7 @@ from raypoly.core.gguf_models import GgufModel
 from raypoly.core.packaged_files import PACKAGED_MODELS
 from raypoly.core.settings import load
 from raypoly.data.templates import chat_renderer, load_tokenizer
-from raypoly.planning.model_shape import PUBLISHED, shape_of
-from raypoly.planning.row_layout import row_layout
+from raypoly.planning.model_shape import PUBLISHED, row_layout, shape_of
 from raypoly.run.run_identity import resolve_run
 from tests.support.gguf_files import WIDTH, tiny_tensors, write_gguf
 

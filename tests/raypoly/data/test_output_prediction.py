@@ -21,7 +21,7 @@ from raypoly.data.jsonl import load_jsonl
 from raypoly.data.public_tests import set_apart
 from raypoly.data.similar import find_duplicates, find_overlaps
 from raypoly.data.templates import prompt_maker
-from raypoly.planning.required_tests import require_tests
+from raypoly.planning.preflight import require_tests
 from tests.raypoly.data.format_rows import EXECUTION, LCB, TEST_OUTPUT, Row, refusal
 from tests.support.preparation_rows import write_rows
 

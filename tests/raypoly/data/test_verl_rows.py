@@ -17,7 +17,7 @@ from raypoly.data import ProblemSet, build_problem_set
 from raypoly.data.formats import program_of
 from raypoly.data.problem_set import with_tests
 from raypoly.data.verl_rows import compute_score_args
-from raypoly.planning.required_tests import require_tests
+from raypoly.planning.preflight import require_tests
 from raypoly.verifier.code_extraction import extract_code
 from raypoly.verifier.sandbox import Sandbox
 from tests.support.random_model import TEXTS

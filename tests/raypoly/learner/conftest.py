@@ -1,9 +1,12 @@
-"""What other tests of the same process may have left behind."""
+"""A model for all tests here, and what other tests of the same process may have left behind."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+
+from tests.support.random_model import random_model
 
 
 @pytest.fixture(autouse=True)
@@ -19,3 +22,9 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with random weights. No test writes to it."""
+    return random_model(tmp_path_factory.mktemp("model"))

@@ -18,15 +18,9 @@ from raypoly.learner.packing import pack
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
-from tests.support.random_model import random_model
 
 INSTALLED = importlib.util.find_spec("peft") is not None
 needs_peft = pytest.mark.skipif(not INSTALLED, reason="needs peft: pip install 'raypoly[lora]'")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 def learner(folder: Path, dtype: str = "float32", **loss: float | str) -> PolicyLearner:

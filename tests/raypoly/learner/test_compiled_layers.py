@@ -15,19 +15,13 @@ from transformers import AttentionInterface
 
 from raypoly.core.errors import UsageError
 from raypoly.learner import compiled_layers
-from raypoly.learner.activation_checkpointing import Recomputing
 from raypoly.learner.attention import PACKED, attend
+from raypoly.learner.compiled_layers import Recomputing
 from tests.raypoly.learner.test_precision import distance, gradients, kept, learner
 from tests.support.compilers import needs_compiler
-from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 
 KINDS: tuple[Recomputing, ...] = ("off", "products", "layers")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(autouse=True)

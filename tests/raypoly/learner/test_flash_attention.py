@@ -16,16 +16,10 @@ from raypoly.learner import attention, compiled_layers
 from raypoly.learner.attention import PACKED, _by_segment, _flash, attend
 from raypoly.learner.packing import Segments
 from tests.raypoly.learner.test_precision import distance, gradients, learner
-from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 from tests.support.varlen_on_cpu import register_varlen_on_cpu
 
 LAYERS = 3
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture

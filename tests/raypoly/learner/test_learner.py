@@ -13,17 +13,11 @@ from transformers import AutoModelForCausalLM
 from raypoly.algorithms.losses import build
 from raypoly.core.config import TrainConfig
 from raypoly.core.errors import CorruptData
+from raypoly.learner.checkpoint_state import encode_tensors
 from raypoly.learner.policy_learner import PolicyLearner
-from raypoly.learner.snapshots import encode_tensors
 from raypoly.learner.training_rows import TrainingRow
 from tests.support.local_driver import ROOT
-from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 def learner(folder: Path, **train: object) -> PolicyLearner:
@@ -101,7 +95,7 @@ def test_tensors_are_encoded_as_safetensors_does() -> None:
 
 _ENCODE = """
 import resource, torch
-from raypoly.learner.snapshots import encode_tensors
+from raypoly.learner.checkpoint_state import encode_tensors
 tensors = {str(number): torch.ones(2**23) for number in range(8)}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 data = encode_tensors(tensors)

@@ -18,9 +18,9 @@ from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.config import TrainConfig
 from raypoly.core.errors import UsageError, WeightsMismatch
 from raypoly.learner.policy_learner import PolicyLearner
-from raypoly.learner.snapshots import META, weight_digest
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
+from raypoly.learner.weight_hash import weight_digest
 from raypoly.run.store.shards import WEIGHTS
 from tests.support.losses_by_loop import Responses, step_loss
 from tests.support.random_model import random_model
@@ -32,11 +32,6 @@ EVERY_TERM: dict[str, Any] = {
     "mask_high": 1.5,
     "mask_level": "sequence",
 }
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 def learner(folder: Path, name: str = "policy_gradient", budget: int = 64, **params: Any) -> PolicyLearner:
@@ -133,14 +128,6 @@ def test_another_starting_model_than_the_runs_is_refused_as_a_reference(folder: 
     with pytest.raises(UsageError, match="not the reference model that this run started with"):
         learner(tmp_path, kl_coefficient=0.2).load(saved)
     learner(tmp_path).load(learner(folder).save())  # without a reference nothing is compared
-
-
-def test_a_checkpoint_from_before_there_were_references_loads(folder: Path) -> None:
-    saved = learner(folder).save()
-    assert b"reference" not in saved[META]
-    one = learner(folder, kl_coefficient=0.2)
-    one.load(saved)
-    assert one.version == 0
 
 
 def test_at_the_start_the_kl_to_the_reference_is_exactly_zero(folder: Path) -> None:

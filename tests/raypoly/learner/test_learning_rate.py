@@ -14,7 +14,6 @@ from raypoly.core.config import ModelConfig, TrainConfig
 from raypoly.learner.learning_rate import Shape, learning_rate
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.update_stats import UpdateStats
-from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 
 LINEAR: dict[str, Any] = {"lr": 1e-2, "schedule": "linear", "warmup_steps": 1, "schedule_steps": 3}
@@ -34,11 +33,6 @@ needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason
 def test_the_rate_rises_decays_and_stays(shape: Shape, warmup: int, wanted: list[float]) -> None:
     """Over a horizon of 6 steps, of which the sixth has the lowest rate."""
     assert [learning_rate(s, 1.0, shape, warmup, warmup, 6) for s in range(8)] == pytest.approx(wanted, abs=1e-6)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 def learner(folder: Path, lora_rank: int | None = None, loss: str = "policy_gradient", **train: Any) -> PolicyLearner:

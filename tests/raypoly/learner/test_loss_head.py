@@ -20,25 +20,18 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 from raypoly.algorithms.losses import Loss, LossConfig, Tokens, build
 from raypoly.core.config import ModelConfig, TrainConfig
 from raypoly.core.errors import CorruptData, UsageError
-from raypoly.learner.loss_heads import PREFIX, make_head
+from raypoly.learner.checkpoint_state import HEAD
 from raypoly.learner.packing import Packer
 from raypoly.learner.policy_learner import PolicyLearner
-from raypoly.learner.policy_model import load_model
-from raypoly.learner.snapshots import HEAD
+from raypoly.learner.policy_model import HEAD_PREFIX, load_model, make_head
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.run.store.shards import WEIGHTS
-from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 
 needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
 BETA, LOW, HIGH = 2.0, 0.7, 1.3
 Gradients = dict[str, torch.Tensor]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
@@ -127,11 +120,11 @@ def dense(one: PolicyLearner, reference: Path, given: Sequence[TrainingRow], wei
         x_H = hidden_BLH[b, :first].mean(0)
         x_H = x_H.detach() if detach else x_H
         for i in ("0", "3"):
-            linear, norm = f"{PREFIX}net.{i}.", f"{PREFIX}net.{int(i) + 2}."
+            linear, norm = f"{HEAD_PREFIX}net.{i}.", f"{HEAD_PREFIX}net.{int(i) + 2}."
             x_H = torch.nn.functional.gelu(head[f"{linear}weight"] @ x_H + head[f"{linear}bias"])
             x_H = (x_H - x_H.mean()) / (x_H.var(unbiased=False) + 1e-5).sqrt()
             x_H = x_H * head[f"{norm}weight"] + head[f"{norm}bias"]
-        log_z = head[f"{PREFIX}net.6.weight"][0] @ x_H + head[f"{PREFIX}net.6.bias"][0]
+        log_z = head[f"{HEAD_PREFIX}net.6.weight"][0] @ x_H + head[f"{HEAD_PREFIX}net.6.bias"][0]
         advantage = float(np.float32(row.advantage))
         square = (log_z + logp_T.mean() - BETA * advantage - start_T.mean()) ** 2
         total = total + (w.clamp(LOW, HIGH) if weight == "clipped" else w) * square / 8
@@ -157,7 +150,7 @@ def test_gradients_are_those_of_a_dense_padded_model_in_float64(folder: Path, we
     want = dense(one, folder, given, weight, detach)
     got, stats = gradients(one, given)
     assert_equal(got, want, 1e-9)
-    assert len([name for name in got if name.startswith(PREFIX)]) == 10
+    assert len([name for name in got if name.startswith(HEAD_PREFIX)]) == 10
     low, high = stats.measured.ratio_clipped_low, stats.measured.ratio_clipped_high
     assert math.isnan(low) is math.isnan(high) is (weight == "unclipped")
     if weight == "clipped":
@@ -216,7 +209,7 @@ def test_a_saved_head_goes_on_bit_for_bit_with_its_moments(folder: Path) -> None
     other = learner(folder, head_lr=1e-2)
     other.load(saved)
     assert other.save() == saved
-    assert any(name.startswith(PREFIX) for name in load_safetensors(saved["optimizer.safetensors"]))
+    assert any(name.startswith(HEAD_PREFIX) for name in load_safetensors(saved["optimizer.safetensors"]))
     given = shared(one, 0.0)
     assert update(other, given) == update(one, given)
     assert other.save() == one.save()
@@ -245,8 +238,8 @@ def test_the_digest_and_a_checkpoint_hold_the_head_and_the_models_folder_does_no
     one = learner(folder)
     saved, plain = one.save(), PolicyLearner(folder, TrainConfig(), build("policy_gradient"), 1.0)
     head = load_safetensors(saved[HEAD])
-    assert all(name.startswith(PREFIX) for name in head)
-    assert not any(name.startswith(PREFIX) for name in [*load_safetensors(saved[WEIGHTS]), *one.export()])
+    assert all(name.startswith(HEAD_PREFIX) for name in head)
+    assert not any(name.startswith(HEAD_PREFIX) for name in [*load_safetensors(saved[WEIGHTS]), *one.export()])
     assert one.save_pretrained().keys() == plain.save_pretrained().keys()
     assert HEAD not in plain.save()
     assert one.digest() != plain.digest()

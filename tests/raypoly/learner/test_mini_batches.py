@@ -10,13 +10,7 @@ from raypoly.core.errors import WeightsMismatch
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
-from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 def learner(folder: Path, **train: object) -> PolicyLearner:

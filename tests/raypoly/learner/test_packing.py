@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from transformers import (
 
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Int32
-from raypoly.learner import attention
 from raypoly.learner.packing import MicroBatch, Packer, pack
 from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
@@ -129,47 +127,6 @@ def test_a_model_that_is_not_computed_as_transformers_does_is_refused(tmp_path: 
         load_model(tmp_path, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("window", [None, 1, 4, 25])
-def test_the_flash_kernel_is_asked_for_the_same_attention(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel runs on CUDA alone; here it is written out as documented: the last query sees the last key, and so
-    many keys before its own as the window says."""
-
-    def kernel(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        starts: Tensor,
-        seen_starts: Tensor,
-        longest: int,
-        most_seen: int,
-        **how: Any,
-    ) -> Tensor:
-        assert how["enable_gqa"]
-        before, after = how["window_size"]
-        assert after == 0
-        assert (longest, most_seen) == (int(starts.diff().max()), int(seen_starts.diff().max()))
-        outs = []
-        for (a, b), (c, d) in zip(pairwise(starts.tolist()), pairwise(seen_starts.tolist()), strict=True):
-            keys, values = (x[c:d].repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
-            scores_HQK = torch.einsum("qhd,khd->hqk", query[a:b], keys) * how["scale"]
-            whole_QK = torch.ones(b - a, d - c, dtype=torch.bool)
-            hidden_QK = whole_QK.triu(1 + (d - c) - (b - a))
-            if before >= 0:
-                hidden_QK |= whole_QK.tril((d - c) - (b - a) - before - 1)
-            outs.append(torch.einsum("hqk,khd->qhd", scores_HQK.masked_fill(hidden_QK, -torch.inf).softmax(-1), values))
-        return torch.cat(outs)
-
-    monkeypatch.setattr(attention, "varlen_attn", kernel)
-    segments = pack(some_rows(6, 3, 1, 2)).segments
-    torch.manual_seed(0)
-    tokens = sum(segments.lengths)
-    query, key, value = (torch.randn(1, heads, tokens, 8, dtype=torch.float64) for heads in (4, 2, 2))
-    torch.testing.assert_close(
-        attention._flash(query, key, value, segments, 0.3, window),
-        attention._by_segment(query, key, value, segments, 0.3, window),
-    )
-
-
 def test_an_empty_response_has_no_log_probabilities_and_disturbs_nobody(tmp_path: Path) -> None:
     model = load_model(folder(KNOWN["qwen2"], tmp_path), torch.device("cpu"))
     (row,) = some_rows(5, 1)
@@ -219,15 +176,6 @@ def test_a_prompt_of_neighbouring_rows_is_there_once() -> None:
     assert batch.positions[0, batch.predicts].tolist() == [
         len(row.prompt_tokens) - 1 + i for row in rows for i in range(len(row.tokens))
     ]
-
-
-def test_cuts_depend_on_the_order_of_rows_alone() -> None:
-    rows = some_rows(3, *[5] * 8)
-    shapes = {
-        tuple(batch.segments.lengths for batch in cuts(100, rows, pieces))
-        for pieces in ([40], [1] * 40, [8, 8, 8, 8, 8], [13, 27])
-    }
-    assert len(shapes) == 1
 
 
 def test_a_row_longer_than_the_budget_is_alone() -> None:

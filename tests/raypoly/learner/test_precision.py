@@ -12,19 +12,12 @@ from transformers import AutoModelForCausalLM
 
 from raypoly.algorithms.losses import build
 from raypoly.core.config import ModelConfig, TrainConfig
-from raypoly.learner.activation_checkpointing import Recomputing, recompute
 from raypoly.learner.attention import PACKED
-from raypoly.learner.compiled_layers import compile_layers
+from raypoly.learner.compiled_layers import Recomputing, compile_layers, recompute
 from raypoly.learner.packing import pack
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.policy_model import TOLERANCE, load_model, logprob_distance, response_logprobs
-from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 def learner(folder: Path, dtype: str = "float32", **train: object) -> PolicyLearner:

@@ -14,14 +14,8 @@ from raypoly.core.values import Float32, Int32, Rollout
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.ranks import ONE, Ranks
 from raypoly.learner.training_rows import prompts_of, rows_of
-from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 from tests.support.rank_processes import RankProcesses
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 def learner(folder: Path, ranks: Ranks = ONE, budget: int = 40) -> PolicyLearner:

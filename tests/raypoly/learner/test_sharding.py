@@ -17,17 +17,16 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 from raypoly.algorithms.losses import build
 from raypoly.core.config import ModelConfig, TrainConfig
 from raypoly.core.errors import CorruptData, UsageError
+from raypoly.learner.checkpoint_state import HEAD, META
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.ranks import ONE, Ranks
 from raypoly.learner.sharding import assign_writers
-from raypoly.learner.snapshots import HASHED, HEAD, META
 from raypoly.learner.update_stats import UpdateStats
-from raypoly.learner.weight_hash import weight_hash
+from raypoly.learner.weight_hash import HASHED, weight_hash
 from raypoly.rollouts.engines import Weights
 from tests.raypoly.learner.test_packing import SIZES
 from tests.raypoly.learner.test_packing import folder as random_folder
 from tests.support.compilers import needs_compiler
-from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 from tests.support.rank_processes import RankProcesses
 
@@ -102,11 +101,6 @@ def numbers(stats: UpdateStats) -> dict[str, float]:
 def together() -> Iterator[RankProcesses]:
     with RankProcesses() as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 def head_of(several: Sequence[Told]) -> dict[str, torch.Tensor]:

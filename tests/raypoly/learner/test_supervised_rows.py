@@ -19,9 +19,8 @@ from raypoly.core.values import Int32
 from raypoly.data import build_problem_set
 from raypoly.data.puzzles import puzzle_of
 from raypoly.learner.policy_learner import PolicyLearner
-from raypoly.learner.supervised import SupervisedTrainer
 from raypoly.learner.supervised_examples import Example, encode, make_example, tokenizer_texts
-from raypoly.learner.tiny_model import build_model, build_tokenizer, save_folder
+from raypoly.learner.tiny_model import SupervisedTrainer, build_model, build_tokenizer, save_folder
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.rollouts import scaffolds

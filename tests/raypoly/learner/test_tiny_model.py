@@ -17,7 +17,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from raypoly.core.config import WarmStartConfig
 from raypoly.data.puzzles.puzzle_language import all_puzzles
 from raypoly.data.puzzles.puzzle_solutions import render_solution
-from raypoly.learner.supervised import SupervisedTrainer
 from raypoly.learner.supervised_examples import (
     FREQUENCIES,
     IGNORED,
@@ -27,7 +26,7 @@ from raypoly.learner.supervised_examples import (
     make_example,
     tokenizer_texts,
 )
-from raypoly.learner.tiny_model import CONTEXT, build_model, build_tokenizer, save_folder
+from raypoly.learner.tiny_model import CONTEXT, SupervisedTrainer, build_model, build_tokenizer, save_folder
 from raypoly.strategies.planned_strategy import planned_strategy
 
 PUZZLES = all_puzzles()

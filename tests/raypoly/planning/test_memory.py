@@ -15,13 +15,13 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 from raypoly.core.config import Config, GateSection
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import CONFIGS, load
-from raypoly.learner.activation_checkpointing import recompute
-from raypoly.learner.compiled_layers import compile_layers
+from raypoly.learner.compiled_layers import compile_layers, recompute
 from raypoly.learner.packing import pack
 from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.planning.device_memory import check_memory, plan_memory
-from raypoly.planning.gpus import GIB, Device, DeviceLayout, find_board
+from raypoly.planning.free_resources import GIB
+from raypoly.planning.gpus import BOARDS, Device, DeviceLayout
 from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts
 from raypoly.planning.memory_parts import GRADIENTS, PHASES, DeviceMemory
 from raypoly.planning.model_shape import PUBLISHED, from_config
@@ -31,7 +31,7 @@ TOKENS = 512
 BAND = (0.88, 1.05)
 """Measured over predicted."""
 QWEN3_4B = PUBLISHED["Qwen/Qwen3-4B"]
-H200 = find_board("h200")
+H200 = BOARDS["h200"]
 
 
 def wide(kind: Any, configuration: Any, folder: Path) -> Path:
@@ -174,7 +174,7 @@ def test_what_no_turn_can_make_fit_says_so() -> None:
         check_memory(
             h200_run("generator.gpu_memory_fraction=0.95"),
             PUBLISHED["Qwen/Qwen3-32B"],
-            find_board("a100"),
+            BOARDS["a100"],
             DeviceLayout("split"),
         )
 

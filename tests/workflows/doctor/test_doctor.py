@@ -19,7 +19,7 @@ from raypoly.run.store.local_store import LocalStore
 from tests.support import run_with_history as made
 from tests.support.file_damage import KINDS
 from workflows.doctor import examine
-from workflows.doctor.findings import DoctorReport
+from workflows.doctor.run_check import DoctorReport
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
 
@@ -46,8 +46,9 @@ def state_of(root: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
 
 
-def bad(report: DoctorReport) -> set[str]:
-    return {finding.key for finding in report.findings if finding.state in ("damaged", "missing")}
+def bad(report: DoctorReport) -> list[str]:
+    """What is said of each damaged file."""
+    return [f"{it.key}: {it.reason}" for it in report.findings if it.state in ("damaged", "missing")]
 
 
 def flip(path: Path) -> None:
@@ -62,8 +63,7 @@ def test_sound_run_is_called_sound_and_nothing_of_it_is_touched(run: Path) -> No
     report = examine(str(run), lambda done, total: told.append((done, total)))
     assert state_of(run) == before
     assert told[-1][0] == told[-1][1] == len(told)
-    assert not report.damaged
-    assert {finding.state for finding in report.findings} == {"sound", "unchecked"}
+    assert (report.damaged, report.findings) == (False, ())
     resume = report.resume
     assert (resume.checkpoint, resume.replayed, resume.step) == (LAST, made.STEPS - LAST, made.STEPS)
     assert (dict(resume.groups), resume.finished) == ({"generated": 1, "scored": 1, "judged": 1}, False)
@@ -91,7 +91,8 @@ def test_flipped_bit_is_found_in_every_kind_of_file_and_named(run: Path, key: st
     flip(run / key)
     report = examine(str(run))
     assert report.damaged
-    assert bad(report) == {key}
+    (said,) = bad(report)
+    assert key in said
 
 
 def test_damaged_checkpoint_means_the_one_before_and_more_replay(run: Path) -> None:
@@ -107,10 +108,11 @@ def test_missing_files_foreign_ones_and_half_written_ones_are_told_apart(run: Pa
     (run / "checkpoints/step-000500").mkdir()
     (run / "checkpoints/step-000500/model.safetensors").write_text("no manifest yet")
     (run / "rollouts/.step-000200.parquet.host-999999-0.part").write_text("half")
-    states = {finding.key: finding.state for finding in examine(str(run)).findings}
-    assert {key: state for key, state in states.items() if state not in ("sound", "unchecked")} == {
+    report = examine(str(run))
+    assert f"checkpoints/step-{LAST:06d}/objective.json is missing" in str(bad(report))
+    assert {finding.key: finding.state for finding in report.findings} == {
         "rollouts of step 105": "missing",
-        f"checkpoints/step-{LAST:06d}/objective.json": "missing",
+        f"checkpoints/step-{LAST:06d}/manifest.json": "damaged",
         "notes.txt": "foreign",
         "checkpoints/step-000500/model.safetensors": "half-written",
         "rollouts/.step-000200.parquet.host-999999-0.part": "half-written",
@@ -212,6 +214,6 @@ def test_json_holds_all_of_it(run: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert command(run, "--json") == 1
     values = json.loads(capsys.readouterr().out)
     assert values["state"] == "damaged"
-    damaged = [problem["key"] for problem in values["problems"] if problem["state"] == "damaged"]
+    damaged = [finding["key"] for finding in values["findings"] if finding["state"] == "damaged"]
     assert damaged == ["rollouts/step-000103.parquet"]
     assert values["resume"]["step"] == made.STEPS

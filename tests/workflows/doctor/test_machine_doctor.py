@@ -24,8 +24,7 @@ from tests.support.faulty_server import Server, running
 from tests.support.ray_machines import Machines
 from tests.support.s3_server import S3Server
 from workflows.doctor.machine import examine_machine
-from workflows.doctor.machine_findings import attempt_all
-from workflows.doctor.node_report import read_pins, report_node, version_finding
+from workflows.doctor.node_report import attempt_all, read_pins, report_node, version_finding
 
 KEY = "sk-test-51f0aa37"
 NO_WALLS = """

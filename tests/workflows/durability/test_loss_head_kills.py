@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from raypoly.learner.loss_heads import PREFIX
+from raypoly.learner.policy_model import HEAD_PREFIX
 from tests.support.local_driver import LocalDriver, run_killed_driver
 from tests.support.ray_machines import Machines
 
@@ -33,5 +33,5 @@ def head(folder: Path) -> dict[str, list[float]]:
     with safe_open(file, "pt") as opened:
         found = {name: opened.get_tensor(name).flatten().tolist() for name in opened.keys()}  # noqa: SIM118
     assert found
-    assert all(name.startswith(PREFIX) for name in found)
+    assert all(name.startswith(HEAD_PREFIX) for name in found)
     return found

@@ -20,8 +20,8 @@ from raypoly.core.config import Config
 from raypoly.core.settings import load
 from raypoly.core.values import Rollout
 from raypoly.learner import policy_learner
+from raypoly.learner.checkpoint_state import OPTIMIZER
 from raypoly.learner.policy_learner import PolicyLearner
-from raypoly.learner.snapshots import OPTIMIZER
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.rollouts.engines import SampleRequest

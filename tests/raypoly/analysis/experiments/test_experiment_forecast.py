@@ -31,8 +31,9 @@ def test_the_study_s_cost_and_power_are_known_before_its_data_are_there(tmp_path
     assert "problems.path='prepared/leetcode_h200' holds no preparation that is done" in text
     assert "250 steps; tested before and after on 100 problems x 256 samples." in text
     rows = {words[0]: words for words in map(str.split, text.splitlines()) if words}
-    one, both = (float(rows[name][2 if name == "grpo" else 3]) for name in ("grpo", "in"))
+    one, both = (float(rows[name][3 if name == "grpo" else 4].strip("$")) for name in ("grpo", "in"))
     assert both == pytest.approx(2 * one, abs=0.11)
+    assert "Hours come from a pilot" in text
     assert "100 problems and 1 seed, 256 samples a problem" in text
     assert not list(tmp_path.iterdir())
 
@@ -70,6 +71,7 @@ def test_a_pilot_says_how_differences_spread_here_too(tmp_path: Path) -> None:
     pilot = ROOT / "docs" / "results-collapse.json"
     show_forecast(STUDY, [], "h200", None, pilot, said.append)
     assert "strategies in 8" in "\n".join(said)
+    assert "unknown" not in next(line for line in said if "hours a run" in line), "by the pilot's seconds"
     assert "Assumed: " not in "\n".join(said)
     with pytest.raises(UsageError, match=r"nowhere\.json"):
         show_forecast(STUDY, [], "h200", None, tmp_path / "nowhere.json", said.append)
