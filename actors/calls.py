@@ -17,12 +17,14 @@ import math
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import ray
 from ray.exceptions import (
     ActorUnavailableError,
     GetTimeoutError,
@@ -37,11 +39,10 @@ from ray.exceptions import (
 from raypoly.core.errors import OutOfRetries, RaypolyError, TransferBroken
 
 REFILL_SECONDS = 180.0
-"""Seconds of progress that give one retry back."""
 IDLE_SECONDS = 60.0
-"""The most of the time between two signs of progress that counts as progress."""
+"""Longest time between two signs of progress that counts as progress."""
 FIRST_WAIT, LONGEST_WAIT = 0.25, 30.0
-"""Seconds before a retry. The wait doubles with each retry used and is multiplied by 0.5 to 1.5 at random."""
+"""Seconds before a retry: doubled with each retry used, times 0.5 to 1.5 at random."""
 
 _NODE_SECONDS = 60.0
 """Seconds in which the actors of a lost node are missed, one after the other."""
@@ -50,11 +51,11 @@ _CALLS_SECONDS = 2.0
 """Seconds in which all calls of a lost actor end."""
 
 LOST = (RayActorError, WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError, GetTimeoutError)
-"""Infrastructure failed: an actor, its node, its memory or the network. Replace the actor and call again."""
+"""Failures of infrastructure: an actor, its node, its memory or the network. Replace the actor and call again."""
 
 
 class Retries:
-    """Used from one event loop."""
+    """A run's retry budget for lost actors. Used from one event loop."""
 
     def __init__(
         self,
@@ -67,23 +68,18 @@ class Retries:
         self._progressed = now()
         self._waiting: asyncio.Task[None] | None = None
         self.losses = Counter[str]()
-        """How often each actor was lost, by who it is."""
+        """Losses of each actor, by who it is."""
         self._who: set[str] = set()
-        """Who was lost before this wait, or in it."""
         self._node_lost = -math.inf
         self._with_node: dict[str, float] = {}
-        """Who was lost with it, and when that was noticed first."""
+        """Who was lost with the node, and when that was noticed first."""
 
     @property
     def left(self) -> int:
-        """Whole retries left in the budget."""
         return int(self._left)
 
     async def again(self, who: str, error: BaseException) -> None:
-        """Use one retry and return after its wait. Raises `OutOfRetries` where the budget is used up.
-
-        All actors that are lost with one node use one.
-        """
+        """Use one retry and return after its wait; all actors of a lost node use one. Raises `OutOfRetries`."""
         counted = self._lost_with_others(who, error)
         if self._waiting is not None and not self._waiting.done():
             self._count(who)
@@ -107,9 +103,10 @@ class Retries:
         await asyncio.shield(self._waiting)
 
     def _lost_with_others(self, who: str, error: BaseException) -> bool:
-        """Whether the actor's node is one whose loss was counted by another actor of it, as far as can be known."""
+        """Whether another actor of the same lost node was counted, as far as can be known."""
         if not node_died(error):
             return False
+        # actors of one node are missed one after the other; an actor that is missed again was on another node by then
         now = self._now()
         again = now - self._with_node.get(who, now) > _CALLS_SECONDS
         if again or now - self._node_lost > _NODE_SECONDS:
@@ -119,7 +116,6 @@ class Retries:
         return True
 
     def _count(self, who: str) -> None:
-        """Count a loss, once for all its callers."""
         if who not in self._who:
             self._who.add(who)
             self.losses[who] += 1
@@ -132,7 +128,7 @@ class Retries:
 
 
 def reason(error: BaseException) -> str:
-    """Why a call has no answer, in a few words, by Ray's error."""
+    """Why a call has no answer, in a few words."""
     text = str(error)
     if isinstance(error, OutOfMemoryError) or "OOM" in text.partition("Some common causes")[0]:
         return "its node ran out of memory"
@@ -160,7 +156,7 @@ def node_died(error: BaseException) -> bool:
 T = TypeVar("T")
 
 START = "start"
-"""The stage of a call that starts an actor. Its pulse stands still while it loads."""
+"""The stage of a call that starts an actor, whose pulse stands still while it loads."""
 
 
 async def result(answer: Awaitable[T]) -> T:
@@ -175,34 +171,30 @@ async def result(answer: Awaitable[T]) -> T:
 
 @dataclass(eq=False)
 class InFlightCall:
-    """A call whose answer the driver awaits."""
-
     stage: str
     who: str
-    """The actor's name, or another source of the answer, such as storage."""
+    """The actor's name, or another source, such as the storage."""
     actor: Any = None
-    """The actor's handle; None for another source."""
     since: float = field(default_factory=time.monotonic)
-    """Its last progress, by `time.monotonic`."""
+    """Last progress, by `time.monotonic`."""
 
     def beat(self) -> None:
-        """Note progress: a part of the answer came."""
         self.since = time.monotonic()
 
 
 class InFlightCalls:
-    """All calls that are open now. The watchdog reads them from another thread."""
+    """The calls that are open now. The watchdog reads them from another thread."""
 
     def __init__(self) -> None:
         self._open: dict[int, InFlightCall] = {}
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self.on_end: Callable[[str, float], None] = lambda stage, seconds: None
-        """Called with the stage and the seconds of each call that has ended, with or without an answer."""
+        """Called with the stage and the seconds of each call that ends, with or without an answer."""
 
     @contextmanager
     def waiting(self, stage: str, who: str, actor: Any = None) -> Iterator[InFlightCall]:
-        """Keep a call open inside `with`. Call `beat()` on it where a part of the answer comes."""
+        """Keep a call open inside `with`. `beat()` notes a part of the answer."""
         call = InFlightCall(stage, who, actor)
         began = call.since
         number = next(self._numbers)
@@ -223,7 +215,73 @@ class InFlightCalls:
 
 @dataclass(frozen=True)
 class CallContext:
-    """What all actor clients in the driver share: the retry budget and the open calls."""
+    """What all actor clients in the driver share."""
 
     retries: Retries = field(default_factory=Retries)
     in_flight: InFlightCalls = field(default_factory=InFlightCalls)
+
+
+class ReplacedActor(ABC):
+    """The client of one actor, whose calls are made again of a replacement when it is lost."""
+
+    _retry_seconds = 0.0
+    """Seconds to wait beside those of the retry budget before an actor that was lost at its start is replaced."""
+
+    def __init__(self, who: str, context: CallContext | None = None) -> None:
+        self._who, self._context = who, context or CallContext()
+        self._actor: Any = None
+        self._started = 0
+        self._lock = asyncio.Lock()
+
+    @abstractmethod
+    def _launch(self) -> Any:
+        """Start an actor, named `_next_name`. Its method `setup` makes it ready."""
+
+    def _set_up(self) -> Awaitable[Any]:
+        answer: Awaitable[Any] = self._actor.setup.remote()
+        return answer
+
+    async def start(self) -> None:
+        """Start the actor and wait until it is ready. Raises the errors of its `setup`."""
+        while True:
+            self._started += 1
+            self._actor = self._launch()
+            try:
+                with self._context.in_flight.waiting(START, self._who, self._actor):
+                    await result(self._set_up())
+                return
+            except LOST as error:
+                await self._context.retries.again(f"The {self._who}", error)
+                await asyncio.sleep(self._retry_seconds)
+
+    @property
+    def actors(self) -> dict[str, Any]:
+        return {} if self._actor is None else {self._who: self._actor}
+
+    def stop(self) -> None:
+        if self._actor is not None:
+            ray.kill(self._actor)
+
+    @property
+    def _next_name(self) -> str:
+        return self._who if self._started == 1 else f"{self._who}-{self._started}"
+
+    async def _call(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+        async with self._lock:
+            if self._actor is None:
+                await self.start()
+        while True:
+            generation = self._started
+            try:
+                with self._context.in_flight.waiting(stage, self._who, self._actor):
+                    return await result(ask(self._actor))
+            except LOST as error:
+                await self._replace(generation, error)
+
+    async def _replace(self, generation: int, error: BaseException) -> None:
+        """Start a new actor, once for all the calls that the old one took with it."""
+        async with self._lock:
+            if self._started == generation:
+                self.stop()
+                await self._context.retries.again(f"The {self._who}", error)
+                await self.start()

@@ -1,17 +1,16 @@
-"""One engine: the actor that owns it, and its client in the driver, which replaces a lost actor."""
+"""One engine: its actor, and the client in the driver, which replaces a lost actor."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import ray
 
 from actors.calls import LOST, START, CallContext, result
-from actors.model_files import ModelFiles
-from actors.model_tokenizer import ModelTokenizer
+from actors.model_files import ModelFiles, ModelTokenizer
 from actors.watched import WATCHED, Pulse, Watched
 from raypoly.core.config import GeneratorConfig
 from raypoly.core.errors import TransferBroken
@@ -19,14 +18,14 @@ from raypoly.core.values import Float32, Int32, Rollout
 from raypoly.rollouts.engines import Sample, SampleRequest, build
 from raypoly.rollouts.engines.transfer import Parcel, check_version
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Sampled = tuple[int, tuple[Rollout, ...]]
 """(slot, the group's rollouts)."""
 
 _PROBE_RESPONSE = 16
-"""The most tokens of the response that is compared after a weight update. It is sampled alone, while the step waits.
-Behind the fixed prompt (`workflows.step.weight_sync`) it goes from one block of the KV cache into the next. An engine
-without blocks has a number of its own, `probe_tokens`."""
+"""Tokens of the response that is compared after a weight update, at most: after the fixed prompt
+(`workflows.step.weight_sync`) it crosses a block of the KV cache. An engine without blocks has `probe_tokens`."""
 
 
 class GeneratorActor(Watched):
@@ -37,30 +36,25 @@ class GeneratorActor(Watched):
         self._version = 0
 
     def __repr__(self) -> str:
-        """Ray asks once, when the actor is made."""
         return f"Generator({self._config.engine}, {self._model.name})"
 
     def setup(self) -> None:
-        """Load the model. An error fails this call; the actor lives on."""
+        """Load the model. An error fails this call, not the actor."""
         folder = self._model.here()
         self._tokenizer = ModelTokenizer(folder)
         self._engine: Any = build(folder, self._config, self._dtype)
         self.beat()
 
     def tokenizer_files(self) -> dict[str, bytes]:
-        """The files of the tokenizer's Hugging Face folder, by name."""
         return self._tokenizer.files()
 
     def encode(self, texts: Sequence[str]) -> list[Int32]:
-        """Each text's tokens, int32 [P], without special tokens."""
         return self._tokenizer.encode(texts)
 
     def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
-        """The tokens of whole responses, int32 [T], with the end of a sequence."""
         return self._tokenizer.encode_responses(texts)
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[Sampled]:
-        """Groups as they finish."""
         by_slot = {request.slot: request for request in requests}
         for slot, samples in self._engine.sample(requests):
             self.beat()
@@ -71,11 +65,11 @@ class GeneratorActor(Watched):
             yield slot, self._rollouts(by_slot[slot], samples)
 
     def connect(self, info: Mapping[str, Any]) -> None:
-        """Connect to the learner's sender, whose `listen` returned `info`."""
+        """Connect to the learner's sender; `info` is from its `listen`."""
         self._engine.connect(info)
 
     def receive(self, parcel: Parcel, version: int) -> None:
-        """Load the weights that a parcel holds or announces. Raises `WeightsMismatch` for another `version`."""
+        """Load a parcel's weights. Raises `WeightsMismatch` for another `version`."""
         check_version(version, parcel.version)
         if parcel.weights is not None:
             self._engine.update_weights(parcel.weights)
@@ -84,11 +78,11 @@ class GeneratorActor(Watched):
         self._version = version
 
     def weight_hashes(self) -> Mapping[str, str] | None:
-        """Of the engine's weights, by name; None if it can't hash them."""
+        """Hashes of the engine's weights, by name; None if it can't hash them."""
         return self._engine.weight_hashes() if hasattr(self._engine, "weight_hashes") else None
 
     def sleep(self) -> None:
-        """Free the memory for the learner, until new weights come."""
+        """Free the device's memory until new weights come."""
         self._engine.sleep()
 
     def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
@@ -117,8 +111,12 @@ class GeneratorActor(Watched):
         )
 
 
+Question = Callable[Concatenate[GeneratorActor, P], T]
+"""A method of an engine's actor, such as `GeneratorActor.encode`."""
+
+
 class EngineClient:
-    """The client of one engine's actor. A lost actor is replaced and gets the current weights."""
+    """The client of one engine's actor. A replacement gets the current weights."""
 
     def __init__(
         self,
@@ -130,33 +128,28 @@ class EngineClient:
     ) -> None:
         """`deliver` sends an engine the current weights, if there are any."""
         self.first_name = name
-        """The engine's name for retries, stalls and links; replacements keep it."""
+        """Its name for retries, stalls and links, which replacements keep."""
         self._arguments, self._options, self._context, self._deliver = arguments, options, context, deliver
         self.actor: Any = None
         self.name = name
-        """The current actor's name."""
         self.started = 0
-        """Actors started so far."""
         self.repeated = 0
-        """Groups that were sampled again because an actor was lost."""
+        """Groups sampled again because an actor was lost."""
         self.proved = False
-        """Whether the hashes of its current weights are the learner's. An engine without `weight_hashes` has none."""
+        """Whether the hashes of its weights are the learner's."""
 
     @property
     def kind(self) -> str:
-        """`generator.engine`."""
         return self._arguments[1].engine
 
     async def start(self) -> None:
-        """Start an actor and send it the current weights."""
         await self.retry(self._start, restarts=True)
 
     async def deliver(self) -> None:
-        """Send the engine the current weights."""
         await self.retry(lambda: self._deliver(self))
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
-        """Groups as they finish, each once. If the actor is lost, the whole submission is repeated in order."""
+        """Groups as they finish, each once. A lost actor's whole submission is repeated in order."""
         yielded: set[int] = set()
         while True:
             try:
@@ -174,7 +167,7 @@ class EngineClient:
                 await self._replace(error)
 
     async def retry(self, call: Callable[[], Awaitable[T]], restarts: bool = False) -> T:
-        """The answer of `call`. If the actor is lost, call its replacement. `restarts`: `call` starts one itself."""
+        """The answer of `call`, or of its repetition with a replacement. `restarts`: `call` starts an actor itself."""
         while True:
             try:
                 return await call()
@@ -184,17 +177,21 @@ class EngineClient:
                 else:
                     await self._replace(error)
 
-    async def call(self, stage: str, answer: Awaitable[T]) -> T:
-        """The current actor's answer."""
+    async def ask(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The answer of the actor, or of its replacement."""
+        return await self.retry(lambda: self.ask_once(stage, question, *args, **kwargs))
+
+    async def ask_once(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The current actor's answer. Raises one of `LOST`."""
         with self._context.in_flight.waiting(stage, self.first_name, self.actor):
-            return await result(answer)
+            answer: T = await result(getattr(self.actor, question.__name__).remote(*args, **kwargs))
+            return answer
 
     def stop(self) -> None:
         if self.actor is not None:
             ray.kill(self.actor)
 
     async def _replace(self, error: BaseException) -> None:
-        """Start a new actor with the current weights."""
         await self._before_another(error)
         await self.start()
 
@@ -207,5 +204,5 @@ class EngineClient:
         self.name = self.first_name if self.started == 1 else f"{self.first_name}-{self.started}"
         actor = ray.remote(**WATCHED)(GeneratorActor).options(name=self.name, **self._options)
         self.actor = actor.remote(*self._arguments)
-        await self.call(START, self.actor.setup.remote())
+        await self.ask_once(START, GeneratorActor.setup)
         await self._deliver(self)

@@ -11,9 +11,8 @@ from typing import Any
 
 import ray
 
-from actors.calls import LOST, START, CallContext, result
+from actors.calls import LOST, START, CallContext, ReplacedActor, result
 from actors.model_files import ModelFiles
-from actors.replaced_actor import ReplacedActor
 from actors.watched import WATCHED, Watched
 from raypoly.core.values import Problem, TestSuite
 from raypoly.recipes.cppo.gates.base_gate import GateAnswers
@@ -31,7 +30,6 @@ class GateActor(Watched):
         return f"Gate({self._files.name})"
 
     def setup(self) -> None:
-        """Load the model. An error fails this call; the actor lives on."""
         import torch
 
         from raypoly.recipes.cppo.gates.gate_model import GateModel

@@ -12,20 +12,22 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from actors.calls import LOST, START, CallContext
-from actors.engine_actor import EngineClient, Sampled
-from actors.model_files import ModelFiles
+from actors.engine_actor import EngineClient, GeneratorActor, Sampled
+from actors.learner import LearnerActor
+from actors.model_files import ModelFiles, ModelTokenizer
 from actors.weight_delivery import Links, WeightDelivery, WeightSource
 from raypoly.core.config import Config
+from raypoly.core.errors import UsageError
 from raypoly.core.values import Float32, Int32
 from raypoly.planning.placement import ON_CPU, Placement, engine_name
 from raypoly.rollouts.engines import Sample, SampleRequest
 
 
 class Generator:
-    """All engines of a run. A lost one is replaced and gets the current weights."""
+    """A run's engines."""
 
     samples = True
-    """Whether there are engines at all (`actors.tokenizer_only`)."""
+    """Whether there are engines at all; `TokenizerOnly` has none."""
 
     def __init__(
         self,
@@ -35,7 +37,7 @@ class Generator:
         context: CallContext | None = None,
         placement: Placement = ON_CPU,
     ) -> None:
-        """`options`: Ray's actor options by the engine's number."""
+        """`options`: Ray's, by the engine's number."""
         context, self._placement = context or CallContext(), placement
         arguments = (model, placement.applied(config.generator), config.model.dtype)
         names = [engine_name(index) for index in range(config.generator.engines)]
@@ -48,70 +50,57 @@ class Generator:
 
     @property
     def actors(self) -> dict[str, Any]:
-        """The actors' handles by their names."""
         return {engine.name: engine.actor for engine in self._engines if engine.actor is not None}
 
     @property
     def repeated(self) -> int:
-        """Groups that were sampled again because an actor was lost."""
         return sum(engine.repeated for engine in self._engines)
 
     @property
     def proved(self) -> bool:
-        """Whether every engine has proved that it has the learner's weights."""
         return all(engine.proved for engine in self._engines)
 
     async def start(self) -> None:
         await asyncio.gather(*(engine.start() for engine in self._engines))
 
     async def update_weights(self, source: WeightSource, version: int) -> None:
-        """Weight sync: wake every engine and send it the learner's weights, which must be of this version.
-
-        Raises `WeightsMismatch` where an engine has others afterwards.
-        """
+        """Wake every engine and send it the learner's weights, of this version. Raises `WeightsMismatch`."""
         self._idle.clear()
         if self._placement.sleeps:
-            await source.release()
+            await source.ask("update", LearnerActor.release)
         self._delivery = WeightDelivery(source, version, self._placement.transport, self._links)
         await asyncio.gather(*(engine.deliver() for engine in self._engines))
 
     async def rest(self) -> None:
-        """Note that sampling under these weights is over. Engines sleep where the learner needs the memory."""
+        """Note the end of sampling. Engines sleep where the learner needs their memory."""
         if self._placement.sleeps:
             await asyncio.gather(*(self._sleep(engine) for engine in self._engines))
         self._idle.set()
 
     async def idle(self) -> None:
-        """Return when the learner's device is free: at once, unless engines have to `rest` first."""
+        """Return when the learner's device is free."""
         if self._placement.sleeps:
             await self._idle.wait()
 
     async def tokenizer_files(self) -> dict[str, bytes]:
-        """The files of the tokenizer's Hugging Face folder, by name."""
-        first = self._engines[0]
-        return await first.retry(lambda: first.call(START, first.actor.tokenizer_files.remote()))
+        return await self._engines[0].ask(START, GeneratorActor.tokenizer_files)
 
     async def encode(self, texts: Sequence[str]) -> list[Int32]:
         """Each text's tokens, int32 [P], without special tokens. Waits for running samples."""
-        first = self._engines[0]
-        return await first.retry(lambda: first.call("generate", first.actor.encode.remote(list(texts))))
+        return await self._engines[0].ask("generate", GeneratorActor.encode, list(texts))
 
     async def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
         """The tokens of whole responses, int32 [T], with the end of a sequence. Waits for running samples."""
-        first = self._engines[0]
-        return await first.retry(lambda: first.call("generate", first.actor.encode_responses.remote(list(texts))))
+        return await self._engines[0].ask("generate", GeneratorActor.encode_responses, list(texts))
 
     async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
-        """By the engine's name: a response sampled after `tokens`, and float32 [T-1] log-probabilities of `tokens`."""
-
-        async def answer(engine: EngineClient) -> tuple[Sample, Float32]:
-            return await engine.retry(lambda: engine.call("update", engine.actor.probe.remote(tokens, seed)))
-
-        answers = await asyncio.gather(*(answer(engine) for engine in self._engines))
+        """By engine: a response sampled after `tokens`, and float32 [T-1] log-probabilities of `tokens` themselves."""
+        asked = (engine.ask("update", GeneratorActor.probe, tokens, seed) for engine in self._engines)
+        answers = await asyncio.gather(*asked)
         return {engine.name: found for engine, found in zip(self._engines, answers, strict=True)}
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
-        """Groups as they finish, each once. If an actor is lost, its whole part is repeated in the same order."""
+        """Groups as they finish, each once."""
         if len(self._engines) == 1:
             async for group in self._engines[0].sample(requests):
                 yield group
@@ -145,13 +134,12 @@ class Generator:
 
     async def _sleep(self, engine: EngineClient) -> None:
         try:
-            await engine.call("update", engine.actor.sleep.remote())
+            await engine.ask_once("update", GeneratorActor.sleep)
         except LOST:
             engine.stop()  # its memory is free; the next weights find it gone, and replace it
 
 
 def deal_requests(requests: Sequence[SampleRequest], engines: int) -> list[list[SampleRequest]]:
-    """Each engine's part of a submission, in slot order: one to each in turn."""
     ordered = sorted(requests, key=lambda request: request.slot)
     return [ordered[first::engines] for first in range(engines)]
 
@@ -159,7 +147,6 @@ def deal_requests(requests: Sequence[SampleRequest], engines: int) -> list[list[
 async def _enqueue_groups(
     engine: EngineClient, part: Sequence[SampleRequest], arrived: asyncio.Queue[Sampled | BaseException | None]
 ) -> None:
-    """Put an engine's groups into `arrived`, then None, or the error that ended them."""
     try:
         if part:
             async for group in engine.sample(part):
@@ -167,3 +154,36 @@ async def _enqueue_groups(
         arrived.put_nowait(None)
     except Exception as error:  # noqa: BLE001 - the reader raises it
         arrived.put_nowait(error)
+
+
+class TokenizerOnly(Generator):
+    """The generator of a run that samples nothing: a tokenizer in the driver, no actors, no weights."""
+
+    samples = False
+
+    def __init__(self, config: Config, model: ModelFiles) -> None:
+        super().__init__(config, model, lambda index: {})
+        self._engines.clear()
+        self._model = model
+
+    async def start(self) -> None:
+        folder = await asyncio.to_thread(self._model.here)
+        self._tokenizer = await asyncio.to_thread(ModelTokenizer, folder)
+
+    async def update_weights(self, source: WeightSource, version: int) -> None:
+        """No engine needs them."""
+
+    async def tokenizer_files(self) -> dict[str, bytes]:
+        return await asyncio.to_thread(self._tokenizer.files)
+
+    async def encode(self, texts: Sequence[str]) -> list[Int32]:
+        return await asyncio.to_thread(self._tokenizer.encode, texts)
+
+    async def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
+        return await asyncio.to_thread(self._tokenizer.encode_responses, texts)
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
+        raise UsageError(
+            "The scaffold says that it samples nothing, and asks for a response without a text: set its `samples`."
+        )
+        yield

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,8 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 import ray
 
-from actors.calls import LOST, START, CallContext, result
-from actors.replaced_actor import ReplacedActor
+from actors.calls import CallContext, ReplacedActor
 from actors.watched import Pulse, Watched, all_stacks
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import RaypolyError
@@ -37,31 +36,26 @@ from raypoly.strategies.judge.judge_usage import QuestionTerms, UsageCounts, ask
 T = TypeVar("T")
 
 _GROUPS_AT_ONCE = 8
-"""Groups that are judged at the same time, each in a thread of the actor."""
 _SHARED_GROUPS_AT_ONCE = 128
-"""Of all jobs, or twice `judge.concurrency` where that is more: the judge itself limits the calls to its server."""
+"""The same of all jobs, or twice `judge.concurrency` where that is more: the judge itself limits its calls."""
 _WAITING = 100_000
-"""Calls that may wait in the actor for one of its threads; those of one job do not hold up another's."""
 NAMESPACE = "raypoly-judges"
 _IDLE_SECONDS = 900.0
-"""A shared actor ends itself after so long without a call."""
 _RETRY_SECONDS = 0.5
 PROBE = "probe"
 """The stage of a call that asks whether the judge is back."""
 _SIDE_THREADS = 8
-"""Threads for calls other than `label`, so that a probe never waits behind the groups that wait for it."""
+"""Threads for other calls, so that a probe never waits behind the groups that wait for it."""
 _DRIVERS_OWN = {"when", "max_pause", "probe_seconds", "max_unjudged", "budget_usd", "canary_every", "canary_groups"}
-"""Keys that the judge itself does not use; a budget is each run's and comes with its questions."""
+"""Keys that the judge itself does not use."""
 
 JudgeAnswer = tuple[T | None, RaypolyError | None, UsageCounts]
 """(result, error, usage): one of the first two is None."""
 
 
 class JudgeActor(Watched):
-    """Labels groups, several at once: a judge has no state that a second thread could spoil.
-
-    Its methods are coroutines, so that Ray hands over every call at once and the threads go round the jobs.
-    """
+    """Labels groups, several at once. Its methods are coroutines, so that Ray hands over every call at once, and the
+    threads go round the jobs."""
 
     def __init__(self, config: JudgeConfig, groups_at_once: int, idle_seconds: float | None = None) -> None:
         self._config = config
@@ -84,11 +78,8 @@ class JudgeActor(Watched):
             return self._built
 
     async def setup(self, keys: Mapping[str, str], budget_usd: float | None) -> str:
-        """Build the judge; returns how it calls itself. `keys`: environment variables that hold its keys.
-
-        They come by a call, because an actor's runtime environment is shown in the dashboard. Raises `UsageError`
-        where the config names no judge, or the budget needs prices that nobody gave.
-        """
+        """Build the judge; returns how it calls itself. `keys`: environment variables, which come by a call, because an
+        actor's runtime environment is shown in the dashboard. Raises `UsageError`."""
         os.environ.update(keys)
 
         def built() -> str:
@@ -107,7 +98,7 @@ class JudgeActor(Watched):
         asker: str,
         terms: QuestionTerms,
     ) -> JudgeAnswer[Labels]:
-        """`asker` is the run that the labels are for: runs take turns, and each has a budget of its own."""
+        """`asker`: the run that asks. Runs take turns, and each has a budget of its own."""
         work = _count_work(terms, lambda: self._judge.label(problem, rollouts, verdicts))
         return await self._serving(self._threads, asker, work)
 
@@ -115,7 +106,6 @@ class JudgeActor(Watched):
         return await self._serving(self._side_threads, asker, _count_work(terms, lambda: self._judge.probe()))
 
     async def stats(self) -> dict[str, Any]:
-        """The judge's counts since it was built; empty where it keeps none."""
 
         def counts() -> dict[str, Any]:
             count: Callable[[], Any] | None = getattr(self._judge, "stats", None)
@@ -155,7 +145,7 @@ class JudgeActor(Watched):
 
 
 class JudgeClient(ReplacedActor):
-    """One judge actor. Raises `JudgeUnavailable` and `JudgeRefused` as the judge does."""
+    """The client of one judge. Raises `JudgeUnavailable` and `JudgeRefused` as the judge does."""
 
     def __init__(
         self,
@@ -167,35 +157,20 @@ class JudgeClient(ReplacedActor):
         on_use: Callable[[UsageCounts], None] = lambda usage: None,
         context: CallContext | None = None,
     ) -> None:
-        """`run` names who asks, the same at each start of a run; `spent` says what it has spent so far in US dollars;
-        `on_use` is called with the usage of each question."""
+        """`run`: who asks, the same at each start of a run. `spent`: US dollars so far. `on_use` gets each question's
+        usage."""
         super().__init__("judge", context)
         self._config, self._options, self._idle_seconds = config, options, idle_seconds
         self._spent, self._on_use = spent, on_use
         self._shared = is_shared(config)
+        # a shared one may end itself just when it is found, and its name outlives it
+        self._retry_seconds = _RETRY_SECONDS if self._shared else 0.0
         self._name = run or uuid.uuid4().hex[:12]
-
-    async def start(self) -> None:
-        """Start or find the actor and build the judge in it. Raises `UsageError` where the config names none.
-
-        The first question does so where nobody has.
-        """
-        keys = {name: os.environ[name] for name in key_variable_names(self._config) if name in os.environ}
-        while True:
-            self._started += 1
-            self._actor = self._shared_actor(keys) if self._shared else self._own_actor()
-            try:
-                with self._context.in_flight.waiting(START, "judge", self._actor):
-                    await result(self._actor.setup.remote(keys, self._config.budget_usd))
-                return
-            except LOST as error:  # a shared one may end itself just when it is found, and its name outlives it
-                await self._context.retries.again("The judge", error)
-                await asyncio.sleep(_RETRY_SECONDS if self._shared else 0)
 
     async def label(
         self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], fresh: bool = False
     ) -> Labels:
-        """Labels of the N rollouts. Only texts and evidence travel: no tokens, no tests. `fresh`: past kept answers."""
+        """Labels of N rollouts. No tokens and no tests travel. `fresh`: without kept answers."""
         shown = replace(problem, tests=TestSuite(problem.tests.kind, ""), public_tests=None, solution="")
         tokens, logprobs = np.zeros(0, np.int32), np.zeros(0, np.float32)
         texts = [replace(each, prompt_tokens=tokens, tokens=tokens, logprobs=logprobs) for each in rollouts]
@@ -207,22 +182,19 @@ class JudgeClient(ReplacedActor):
         return labels
 
     async def probe(self) -> None:
-        """Return where the judge can be asked again, else raise `JudgeUnavailable`."""
+        """Return if the judge can be asked again. Raises `JudgeUnavailable`."""
         answer: JudgeAnswer[None] = await self._call(
             PROBE, lambda actor: actor.probe.remote(self._name, self._terms(False))
         )
         self._unwrap(answer)
 
     async def stats(self) -> dict[str, Any]:
-        """The judge's counts, those of other jobs included where it is shared; empty where it keeps none, or was not
-        started."""
         if self._actor is None:
             return {}
         stats: dict[str, Any] = await self._call("judge stats", lambda actor: actor.stats.remote())
         return stats
 
     def stop(self) -> None:
-        """End the actor, but for a shared one, which others may be asking."""
         if not self._shared:
             super().stop()
 
@@ -237,14 +209,21 @@ class JudgeClient(ReplacedActor):
             raise error
         return found
 
-    def _own_actor(self) -> Any:
-        options = {"max_concurrency": _WAITING, **self._options}
-        return ray.remote(JudgeActor).options(name=self._next_name, **options).remote(self._config, _GROUPS_AT_ONCE)
+    @property
+    def _keys(self) -> Mapping[str, str]:
+        return {name: os.environ[name] for name in key_variable_names(self._config) if name in os.environ}
 
-    def _shared_actor(self, keys: Mapping[str, str]) -> Any:
+    def _set_up(self) -> Awaitable[Any]:
+        answer: Awaitable[Any] = self._actor.setup.remote(self._keys, self._config.budget_usd)
+        return answer
+
+    def _launch(self) -> Any:
+        if not self._shared:
+            options = {"max_concurrency": _WAITING, **self._options}
+            return ray.remote(JudgeActor).options(name=self._next_name, **options).remote(self._config, _GROUPS_AT_ONCE)
         config = self._config.model_copy(update={name: JudgeConfig.model_fields[name].default for name in _DRIVERS_OWN})
         files = [_content(path) for path in (config.api_key_file, config.prompt_file) if path is not None]
-        secret = [*sorted(keys.items()), *files]  # an actor reads its files once, and they may have changed since
+        secret = [*sorted(self._keys.items()), *files]  # an actor reads its files once, and they may have changed since
         identity = hashlib.sha256(f"{config.model_dump_json()} {secret}".encode()).hexdigest()[:20]
         options = {
             **self._options,
@@ -259,7 +238,6 @@ class JudgeClient(ReplacedActor):
 
 
 def _content(path: str) -> bytes:
-    """What a file holds; nothing where it can't be read, which the judge itself reports."""
     try:
         return Path(path).expanduser().read_bytes()
     except OSError:
@@ -267,7 +245,7 @@ def _content(path: str) -> bytes:
 
 
 def _count_work(terms: QuestionTerms, work: Callable[[], T]) -> Callable[[], JudgeAnswer[T]]:
-    """`work` on these terms, with its usage; raypoly's own errors are returned and not raised."""
+    """`work` with its usage; raypoly's own errors are returned, not raised."""
 
     def counted() -> JudgeAnswer[T]:
         with count_usage(terms) as usage:

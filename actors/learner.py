@@ -1,47 +1,55 @@
-"""The learner actor: one rank, which owns its part of the master weights and the optimizer.
+"""The learner: an actor a rank (`LearnerActor`), and their client in the driver (`LearnerGroup`, a worker group).
 
-`raypoly.learner.policy_learner` does the work. `actors.learner_group` calls all ranks together.
-`actors.weight_delivery` says when weights are sent to an engine.
+    learners = LearnerGroup(config, model, options, context, temperature)
+    standing = await learners.start(checkpoint.reader)
+    await learners.ask("learn", LearnerActor.accumulate, rows)          # every rank; rank 0's answer
+
+Ranks wait for each other within a call. If one is lost the others can't go on: catch `LOST`, and `start` new actors at
+another port, on the nodes that are there then. `raypoly.learner.policy_learner` does the work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import ray
 
+from actors.calls import LOST, START, CallContext, result
 from actors.model_files import ModelFiles
-from actors.watched import Watched
-from raypoly.algorithms.losses import of_run
+from actors.watched import GROUP, Watched
+from raypoly.algorithms import losses
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.config import Config
-from raypoly.core.errors import WeightsMidway
+from raypoly.core.errors import RaypolyError, WeightsMidway
 from raypoly.core.values import Float32, Int32
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.planning.placement import engine_number
-from raypoly.rollouts import scaffolds
 from raypoly.rollouts.engines.transfer import Parcel, Sender, build_sender
 from raypoly.run.store.shards import Shard, ShardReader, ShardWriter
 
 if TYPE_CHECKING:
     from raypoly.learner.checkpoint_state import Snapshot
 
-WRITING = "writing"
-"""The concurrency group in which shards are written, beside the calls that train."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_WRITING = "writing"
+_NEIGHBOUR_SECONDS = 60.0
+"""A rank may fail by a dead neighbour before Ray reports the death, by so many seconds at most."""
 
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Which rank an actor is, and where the ranks of its learner meet."""
+    """An actor's rank, and the `torch.distributed.TCPStore` of rank 0 where the ranks of its learner meet."""
 
     rank: int
     size: int
     host: str
     port: int
-    """A `torch.distributed.TCPStore` of rank 0 listens there."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +70,17 @@ class LearnerActor(Watched):
     `peer` names an engine in the methods that send weights.
     """
 
-    def __init__(self, model: ModelFiles, config: Config) -> None:
-        self._model, self._config = model, config
+    def __init__(self, model: ModelFiles, config: Config, temperature: float) -> None:
+        """`temperature`: of the log-probabilities that are trained."""
+        self._model, self._config, self._temperature = model, config, temperature
         self._snapshot: Snapshot | None = None
         self._senders: dict[str, Sender] = {}
 
     def __repr__(self) -> str:
-        """Ray asks once, when the actor is made."""
         return f"Learner({self._model.name})"
 
     def meeting(self) -> tuple[str, int]:
-        """For rank 0: host and port where the ranks of this learner meet, for as long as this actor lives."""
+        """Host and port where the ranks meet, for as long as this actor, rank 0, lives."""
         from raypoly.learner.sharding import RendezvousStore
 
         host = ray.util.get_node_ip_address()
@@ -81,9 +89,8 @@ class LearnerActor(Watched):
 
     def setup(self, checkpoint: ShardReader | None, place: Rendezvous | None = None) -> Standing:
         """Load the starting model, or a checkpoint. With a `place` it returns when all ranks are there."""
-        from raypoly.learner.policy_learner import (
-            PolicyLearner,  # imports torch and models, seconds that no driver needs
-        )
+        # torch and models take seconds to import, which no driver needs
+        from raypoly.learner.policy_learner import PolicyLearner
         from raypoly.learner.ranks import ONE, device
 
         config, ranks = self._config, ONE
@@ -92,10 +99,8 @@ class LearnerActor(Watched):
 
             ranks = ShardedRanks(place.rank, place.size, place.host, place.port, device())
         self._ranks = ranks
-        # what nobody sampled is learned as the model itself gives it
-        temperature = config.generator.temperature if scaffolds.of_run(config).samples else 1.0
         self._learner = PolicyLearner(
-            self._model.here(), config.train, of_run(config), temperature, config.model, ranks
+            self._model.here(), config.train, losses.of_run(config), self._temperature, config.model, ranks
         )
         if checkpoint is not None:
             self._learner.load(*checkpoint.share(ranks.rank, ranks.size))
@@ -124,10 +129,10 @@ class LearnerActor(Watched):
         return self._learner.cross_logprobs(prompts, responses)
 
     def snapshot(self) -> None:
-        """Keep a copy of the state as it is now, for `write`."""
+        """Copy the state as it is now, for `write`."""
         self._snapshot = self._learner.snapshot()
 
-    @ray.method(concurrency_group=WRITING)  # type: ignore[untyped-decorator]
+    @ray.method(concurrency_group=_WRITING)  # type: ignore[untyped-decorator]
     def write(self, writer: ShardWriter) -> tuple[Shard, ...]:
         """Write the copy and drop it."""
         snapshot, self._snapshot = self._snapshot, None
@@ -151,10 +156,7 @@ class LearnerActor(Watched):
         self._senders[peer].connect()
 
     def offer(self, transport: str, peer: str) -> Parcel:
-        """The parcel of the current weights; empty where this actor has not met the engine.
-
-        Raises `WeightsMidway` between the updates of a step.
-        """
+        """The parcel of the current weights; empty where this actor has not met the engine. Raises `WeightsMidway`."""
         version = self._learner.version
         if self._learner.midway:
             raise WeightsMidway(f"Step {version} is between its updates.")
@@ -167,9 +169,11 @@ class LearnerActor(Watched):
         return next((parcel for parcel in parcels if parcel.pieces), parcels[0])  # of the rank that sends
 
     def weight_hashes(self) -> dict[str, str]:
+        """Of the current weights in the engines' dtype, by name."""
         return self._learner.weight_hashes()
 
     def digest(self) -> str:
+        """As a step's row has it."""
         return self._learner.digest()
 
     def send(self, peer: str) -> None:
@@ -180,4 +184,114 @@ class LearnerActor(Watched):
             self._senders[peer].withdraw()
 
     def release(self) -> None:
+        """Free the memory that the next step does not need."""
         self._learner.release()
+
+
+Question = Callable[Concatenate[LearnerActor, P], T]
+"""A method of a rank, such as `LearnerActor.digest`."""
+
+
+@dataclass(frozen=True)
+class Asked(Generic[T]):
+    """A question that one rank is answering."""
+
+    who: str
+    actor: Any
+    answer: Awaitable[T]
+    """Ray's reference, owned by this process."""
+
+
+class LearnerGroup:
+    """All ranks of one learner. Used from one event loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        model: ModelFiles,
+        options: Callable[[int], dict[str, Any]],
+        context: CallContext,
+        temperature: float,
+    ) -> None:
+        """`options`: Ray's, by rank."""
+        self._arguments, self._options = (model, config, temperature), options
+        self._context, self._size = context, config.train.ranks
+        self._actors: list[Any] = []
+        self.started = 0
+        """Starts so far."""
+
+    @property
+    def actors(self) -> dict[str, Any]:
+        return {self._who(rank): actor for rank, actor in enumerate(self._actors)}
+
+    async def start(self, checkpoint: ShardReader | None) -> Standing:
+        """Start new actors with the starting model, or with a checkpoint of any number of ranks. Old ones are ended."""
+        self.stop()
+        self._actors = []
+        self.started += 1
+        actor = ray.remote(concurrency_groups={_WRITING: 1, GROUP: 1})(LearnerActor)
+        for rank in range(self._size):
+            name = self._who(rank) + (f"-{self.started}" if self.started > 1 else "")
+            self._actors.append(actor.options(name=name, **self._options(rank)).remote(*self._arguments))
+        if self._size == 1:
+            return await self.ask(START, LearnerActor.setup, checkpoint)
+        first, *_ = ranks = [{who: actor} for who, actor in self.actors.items()]
+        ((host, port),) = await self.answers(START, put(first, LearnerActor.meeting))
+        places = [Rendezvous(rank, self._size, host, port) for rank in range(self._size)]
+        asked = [
+            each
+            for rank, place in zip(ranks, places, strict=True)
+            for each in put(rank, LearnerActor.setup, checkpoint, place)
+        ]
+        return (await self.answers(START, asked))[0]
+
+    async def ask(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Rank 0's answer, when all ranks have answered. Raises one of `LOST` where a rank is lost."""
+        return (await self.answers(stage, put(self.actors, question, *args, **kwargs)))[0]
+
+    async def answers(self, stage: str, asked: Sequence[Asked[T]]) -> Sequence[T]:
+        """All answers, in the ranks' order. Raises as `ask`."""
+        tasks = [asyncio.ensure_future(self._answer(stage, each)) for each in asked]
+        try:
+            return await asyncio.gather(*tasks)
+        except (*LOST, RaypolyError):
+            raise
+        except Exception as error:  # a rank's own error, or what it makes of a neighbour's death
+            lost = await _lost(tasks)
+            if lost is None:
+                raise
+            raise lost from error
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def stop(self) -> None:
+        for actor in self._actors:
+            ray.kill(actor)
+
+    async def _answer(self, stage: str, asked: Asked[T]) -> T:
+        with self._context.in_flight.waiting(stage, asked.who, asked.actor):
+            return await result(asked.answer)
+
+    def _who(self, rank: int) -> str:
+        return "learner" if self._size == 1 else f"learner-{rank}"
+
+
+def put(actors: Mapping[str, Any], question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> Sequence[Asked[T]]:
+    """Put a question to these actors. Several get one copy of the arguments in the object store."""
+    sent = list(args) if len(actors) < 2 else [ray.put(each) for each in args]
+    asked = ((who, actor, getattr(actor, question.__name__)) for who, actor in actors.items())
+    return [Asked(who, actor, method.remote(*sent, **kwargs)) for who, actor, method in asked]
+
+
+async def _lost(tasks: Sequence[asyncio.Task[Any]]) -> BaseException | None:
+    """The loss of a rank, if Ray reports one in time; without one the others would wait for ever."""
+    pending = {task for task in tasks if not task.done()}
+    until = asyncio.get_running_loop().time() + _NEIGHBOUR_SECONDS
+    while True:
+        errors = (task.exception() for task in tasks if task.done() and not task.cancelled())
+        lost = next((error for error in errors if isinstance(error, LOST)), None)
+        left = until - asyncio.get_running_loop().time()
+        if lost is not None or not pending or left <= 0:
+            return lost
+        _, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)

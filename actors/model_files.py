@@ -7,42 +7,45 @@ folder = model.here()                         # in an actor: the folder on the a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 
 from raypoly.core.caches import cache_root
 from raypoly.core.errors import UsageError
 from raypoly.core.folder_cache import FolderCache
+from raypoly.core.values import Int32
+from raypoly.rollouts.engines import end_tokens
 
 SENT_BYTES = 1 << 30
-"""The largest folder that goes through the object store, in the memory of the driver's node."""
+"""The largest folder that goes through the object store, in the driver's memory."""
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model's folder: where it lies on the driver's machine, and how other nodes get it."""
+    """A model's folder on the driver's machine, and the way of other nodes to it."""
 
     path: Path
     hub: str | None = None
-    """The model's name on the Hugging Face hub, if the folder came from there."""
+    """Name on the Hugging Face hub, if the folder came from there."""
     title: str | None = None
-    """What the config calls a model whose folder is in raypoly's cache."""
+    """Name of a model whose folder is in raypoly's cache."""
     sent: Any = None
-    """The reference to a small folder's files by name, in the object store."""
+    """Ray's reference to a small folder's files, by name."""
     digest: str = ""
-    """Of those files."""
 
     @property
     def name(self) -> str:
-        """What people call the model."""
         return self.hub or self.title or self.path.name
 
     def with_copy(self) -> ModelFiles:
-        """The same, with a copy for nodes that don't have the folder, if it is small. Needs a connected Ray."""
+        """With a copy for nodes that lack the folder, if it is small."""
         files = [file for file in sorted(self.path.rglob("*")) if file.is_file()]
         if self.hub is not None or sum(file.stat().st_size for file in files) > SENT_BYTES:
             return self
@@ -74,10 +77,8 @@ class ModelFiles:
 
 
 def download_model(name: str, where: str = " here", revision: str | None = None) -> Path:
-    """The folder of a model of the Hugging Face hub, downloaded unless it is in the hub's cache.
-
-    `where`: which machine this is, for the error. Raises `UsageError` if the model can't be had.
-    """
+    """The folder of a hub's model, downloaded unless it is cached. `where`: this machine, for the error. Raises
+    `UsageError`."""
     from huggingface_hub import snapshot_download  # half a second, which a folder does not need
 
     try:
@@ -87,3 +88,40 @@ def download_model(name: str, where: str = " here", revision: str | None = None)
             f"model.path={name} is no folder{where} and could not be had from the Hugging Face hub "
             f"({str(error).partition(chr(10))[0]}): give a folder with a model, or a model's name there."
         ) from error
+
+
+class ModelTokenizer:
+    """A model's tokenizer. It takes seconds to load."""
+
+    def __init__(self, folder: Path) -> None:
+        from transformers import AutoTokenizer
+
+        self._folder = folder
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+
+    def encode(self, texts: Sequence[str]) -> list[Int32]:
+        """Tokens of each text, int32 [P], without special tokens."""
+        return [np.array(ids, np.int32) for ids in self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
+
+    def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
+        """Tokens of whole responses, int32 [T], with the token of the end of a sequence."""
+        return [np.append(tokens, np.int32(self._end)) for tokens in self.encode(texts)]
+
+    def decode(self, tokens: Int32) -> str:
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
+
+    def files(self) -> dict[str, bytes]:
+        with tempfile.TemporaryDirectory() as folder:
+            self._tokenizer.save_pretrained(folder)
+            return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+
+    @cached_property
+    def _end(self) -> int:
+        own = self._tokenizer.eos_token_id
+        known = end_tokens(self._folder) if own is None else [own]
+        if not known:
+            raise UsageError(
+                f"The model in {self._folder} names no token for the end of a sequence, which given responses end "
+                "with: set eos_token_id in its generation_config.json."
+            )
+        return int(known[0])

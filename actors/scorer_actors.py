@@ -1,9 +1,6 @@
-"""The actors of a `ScorerPool`: starts them, replaces the lost, has more of them while work waits, fewer while idle.
-
-There are `workers` at least. While every one is at work and programs wait there may be more, up to `max_workers`: as
-many as there are free CPUs for, else one, which stays pending and shows an autoscaler what is missing. One of those
-that was idle for `idle_seconds` goes.
-"""
+"""The scorer actors, each with one sandbox. `ScorerActors` starts them for a `ScorerPool`, replaces the lost, has more
+while work waits (as many as there are free CPUs for, else one, which stays pending and shows an autoscaler what is
+missing) and fewer while idle."""
 
 from __future__ import annotations
 
@@ -11,21 +8,64 @@ import asyncio
 import bisect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import ray
 
 from actors.calls import LOST, START, CallContext, result
-from actors.scorer import Scorer
-from actors.watched import WATCHED
+from actors.watched import WATCHED, Watched
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import RaypolyError
+from raypoly.core.lru_cache import LRUCache
+from raypoly.core.values import Problem, TestSuite, Verdict
+from raypoly.verifier.sandbox import Sandbox
+
+SUITES = 256
+"""Long suites kept by hash, in the object store and in each actor."""
+SUITE_CHARACTERS = 256 << 20
+
+
+class Scorer(Watched):
+    """Runs chunks of programs of one problem."""
+
+    def __init__(self, limits: ScorerConfig, index: int) -> None:
+        self._limits, self._index = limits, index
+        self._suites = LRUCache[str, TestSuite](SUITES, SUITE_CHARACTERS)
+
+    def __repr__(self) -> str:
+        return f"Scorer({self._index})"
+
+    def setup(self) -> None:
+        """Start the sandbox. Raises `IsolationMissing`, which fails the call, not the actor."""
+        self._sandbox = Sandbox(self._limits, self._limits.evidence)
+
+    def score(self, problem: Problem, suite: tuple[str, Any], codes: Sequence[str | None]) -> list[Verdict]:
+        """Verdicts in order. `problem` has no tests; `suite`: their hash, and the tests or a reference to them."""
+        whole = replace(problem, tests=self._suite(*suite))
+        verdicts = []
+        for code in codes:
+            verdicts.append(self._sandbox.score(whole, code))
+            self.beat()
+        return verdicts
+
+    def reference_seconds(self, problem: Problem, suite: tuple[str, Any]) -> float | None:
+        """CPU seconds of the slowest test of the problem's own solution. Raises `SandboxError`, `BrokenTests`."""
+        return self._sandbox.reference_seconds(replace(problem, tests=self._suite(*suite)))
+
+    def _suite(self, content: str, carried: Any) -> TestSuite:
+        if isinstance(carried, TestSuite):
+            return carried
+        if content in self._suites:
+            return self._suites[content]
+        suite: TestSuite = ray.get(carried)
+        return self._suites.put(content, suite, len(suite.source))
+
 
 LOOK_SECONDS = 0.5
-"""How often more actors are asked for, idle ones are given back, and chunks are looked at."""
+"""Seconds between looks at idle actors and at crawling chunks."""
 _REFUSED_SECONDS = 60.0
-"""How long no more actors are asked for after one could not start."""
+"""Seconds without growth after an actor could not start."""
 
 
 @dataclass(eq=False)
@@ -37,24 +77,19 @@ class ScorerWorker:
     started: int = 0
     ready: bool = False
     chunks: int = 0
-    """In flight."""
     since: float = 0.0
-    """When it last had something to do, or was asked for, by the event loop's clock."""
+    """When it last had work, or was asked for."""
     pace: float | None = None
-    """Seconds of a program there from being sent to its verdict, in the moving average."""
+    """Seconds of a program there, in the moving average."""
     name: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def turn(self) -> tuple[int, int]:
-        """The lowest gets the next chunk."""
         return self.chunks, self.index
 
 
 class ScorerActors:
-    """Each is started with Ray's `options`."""
-
     scorer: ClassVar[type[Scorer]] = Scorer
-    """Their class."""
 
     def __init__(
         self,
@@ -64,16 +99,15 @@ class ScorerActors:
         counted: Callable[[int], None],
         joined: Callable[[], None],
     ) -> None:
-        """`counted` is told how many workers there are when that changes; `joined` is called when one more is ready."""
+        """`counted` gets the number of workers; `joined` is called when one more is ready."""
         self._config, self._options, self._context = config, options, context
         self._counted, self._joined = counted, joined
         self._indices = itertools.count()
         self._workers = [ScorerWorker(next(self._indices)) for _ in range(config.workers)]
         self._ready: list[ScorerWorker] = []
-        """Those that are ready, by their turns: a chunk must not cost a look at each of a thousand."""
+        """By their turns: a chunk must not cost a look at each of a thousand."""
         self._joining: set[asyncio.Task[None]] = set()
         self._grown_until = 0.0
-        """Until when no more actors are asked for."""
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -83,17 +117,14 @@ class ScorerActors:
 
     @property
     def handles(self) -> dict[str, Any]:
-        """By their names."""
         return {worker.name: worker.actor for worker in self._workers if worker.actor is not None}
 
     @property
     def ready(self) -> Sequence[ScorerWorker]:
-        """By their turns."""
         return self._ready
 
     @property
     def idle(self) -> Sequence[ScorerWorker]:
-        """Those of `ready` without a chunk."""
         return self._ready[: bisect.bisect_left(self._ready, (1, 0), key=ScorerWorker.turn)]
 
     @property
@@ -101,13 +132,12 @@ class ScorerActors:
         return len(self._workers) - len(self._ready)
 
     async def start(self) -> None:
-        """Start the least number of actors. Raises `IsolationMissing` where programs can't be confined."""
+        """Start the least number. Raises `IsolationMissing` where programs can't be confined."""
         await asyncio.gather(*(self._start(worker) for worker in self._workers))
         for worker in self._workers:
             self.note(worker, ready=True)
 
     def note(self, worker: ScorerWorker, chunks: int = 0, ready: bool | None = None) -> None:
-        """Note chunks that a worker has more, or less, and whether it is ready now."""
         if worker.ready:
             del self._ready[bisect.bisect_left(self._ready, worker.turn(), key=ScorerWorker.turn)]
         worker.chunks += chunks
@@ -116,8 +146,7 @@ class ScorerActors:
             bisect.insort(self._ready, worker, key=ScorerWorker.turn)
 
     async def lost(self, worker: ScorerWorker, started: int, error: BaseException) -> None:
-        """The actor that `worker` had when it was `started` for the last time is lost. Replace it, once for all chunks
-        that were lost with it, if there would be too few without it: the place of another may have gone with it."""
+        """Replace the lost actor, once for all chunks lost with it, if too few are left."""
         if worker.index >= self._config.workers:
             self._remove(worker)
             return
@@ -130,7 +159,7 @@ class ScorerActors:
                 self.note(worker, ready=True)
 
     def grow(self, chunks: int) -> None:
-        """Ask for more actors, for `chunks` that wait: as many as there are free CPUs for, else one more."""
+        """Ask for more actors for `chunks` that wait."""
         room = (self._config.max_workers or 0) - len(self._workers)
         if room <= 0 or now() < self._grown_until:
             return
@@ -145,7 +174,6 @@ class ScorerActors:
 
     @property
     def grown(self) -> bool:
-        """Whether there are more than `workers`."""
         return len(self._workers) > self._config.workers
 
     def give_back_idle(self) -> None:
@@ -160,7 +188,6 @@ class ScorerActors:
             self._end(worker)
 
     async def _start(self, worker: ScorerWorker) -> None:
-        """Start an actor, and another one if it is lost meanwhile."""
         while True:
             actor = self._make(worker)
             try:
@@ -179,7 +206,7 @@ class ScorerActors:
         return worker.actor
 
     async def _join(self, worker: ScorerWorker) -> None:
-        """Start one more actor, or do without: the run's retries are for those that it needs."""
+        """Start one more actor, or do without: retries are for those that the run needs."""
         try:
             await result(self._make(worker).setup.remote())
         except (*LOST, RaypolyError):
@@ -193,7 +220,6 @@ class ScorerActors:
         self._joined()
 
     def _free_places(self) -> int:
-        """How many more actors the cluster has CPUs for now."""
         return int(ray.available_resources().get("CPU", 0.0) / max(self._options.get("num_cpus", 0.0), 0.01))
 
     def _remove(self, worker: ScorerWorker) -> None:
@@ -204,7 +230,6 @@ class ScorerActors:
         self._end(worker)
 
     def _count(self) -> None:
-        """One that is asked for and may never come takes over from no other."""
         self._counted(sum(worker.ready or worker.index < self._config.workers for worker in self._workers))
 
     def _end(self, worker: ScorerWorker) -> None:
@@ -214,5 +239,4 @@ class ScorerActors:
 
 
 def now() -> float:
-    """By the event loop's clock, in seconds."""
     return asyncio.get_running_loop().time()

@@ -5,11 +5,7 @@
     verdicts = await pool.score(problem, ["def f(n): ...", None])
 
 Programs of all groups wait in one queue (`raypoly/verifier/program_queue.py`), the most urgent first. Short programs
-travel in small chunks, two in flight an actor. Where programs are not short, each travels alone to an idle actor, so
-that a slow program delays no other.
-
-A chunk on an actor that is known to be slow, or that takes longer than its programs' limits allow, is given to an
-idle actor as well; the first verdict counts.
+travel in small chunks; others alone, each to an idle actor, so that a slow program delays no other.
 """
 
 from __future__ import annotations
@@ -23,8 +19,7 @@ import ray
 from ray.exceptions import RayError
 
 from actors.calls import LOST, CallContext, node_died, reason, result
-from actors.scorer import SUITE_CHARACTERS, SUITES
-from actors.scorer_actors import LOOK_SECONDS, ScorerActors, ScorerWorker, now
+from actors.scorer_actors import LOOK_SECONDS, SUITE_CHARACTERS, SUITES, ScorerActors, ScorerWorker, now
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import BrokenTests, IsolationMissing, OutOfRetries, RaypolyError, SandboxError
 from raypoly.core.lru_cache import LRUCache
@@ -32,22 +27,20 @@ from raypoly.core.values import WITHOUT_TESTS, Problem, TestSuite, Verdict
 from raypoly.verifier.program_queue import Chunk, ProgramQueue, QueuedProgram
 
 CHUNK = 8
-"""The most short programs that travel together."""
+"""Short programs in one chunk, at most."""
 _IN_FLIGHT = 2
-"""Chunks of short programs that an actor has at once: one runs, the next waits there."""
+"""Chunks of short programs at one actor: one runs, the next waits there."""
 _SHORT_SECONDS = 0.05
-"""The most CPU time of the programs of one chunk, by the moving average: their way to an actor (1 to 2 ms) is worth
-sharing, and none waits long for another. Programs are short while one alone takes less."""
+"""CPU time of a chunk, at most, by the moving average: the way to an actor (1 to 2 ms) is worth sharing, and none waits
+long for another."""
 _NEWEST = 0.1
-"""Weight of the newest program in the moving averages."""
 AFTER_ALL = 2**31
-"""An `order` behind all others: for programs that are not urgent."""
+"""The `order` of programs that are not urgent."""
 _SHORT_SUITE = 32 << 10
-"""A suite of at most so many characters travels with each chunk: the object store takes longer (3 ms)."""
+"""Characters of a suite that travels with each chunk: the object store takes longer (3 ms)."""
 _SLOW = 3.0
-"""An actor is slow that takes so many times as long for a program as the pool does; so is its chunk after that time."""
+"""An actor, or a chunk, is slow that takes so many times as long for a program as the pool does."""
 _LEAST_CRAWL = 1.0
-"""Seconds before which no chunk crawls."""
 
 
 @dataclass(eq=False)
@@ -58,11 +51,10 @@ class _Flight:
     worker: ScorerWorker
     since: float
     doubled: bool = False
-    """Whether another worker has it as well."""
 
 
 class ScorerPool:
-    """Scores programs on actors that are started with Ray's `options` each."""
+    """The scorer actors' client."""
 
     actors_class: Callable[..., ScorerActors] = ScorerActors
 
@@ -83,39 +75,32 @@ class ScorerPool:
         self._tasks: set[asyncio.Task[None]] = set()
         self._look: asyncio.TimerHandle | None = None
         self._program_seconds = _SHORT_SECONDS
-        """CPU seconds of a program, in the moving average."""
         self._error: RaypolyError | None = None
-        """Why no actor can be started any more."""
         self._stopped = False
         self.programs_run = 0
-        """Programs whose verdict came from a sandbox; cache hits don't count."""
+        """Programs that a sandbox ran; cache hits don't count."""
 
     @property
     def actors(self) -> dict[str, Any]:
-        """The actors' handles by their names."""
         return self._actors.handles
 
     @property
     def waiting(self) -> int:
-        """Programs that no actor has."""
         return self._queue.waiting
 
     def counts(self) -> dict[str, int]:
-        """How many actors are at work, idle, and starting."""
+        """Numbers of actors by what they do."""
         ready, idle = len(self._actors.ready), len(self._actors.idle)
         return {"busy": ready - idle, "idle": idle, "starting": self._actors.starting}
 
     async def start(self) -> None:
-        """Start the least number of actors. Raises `IsolationMissing` where programs can't be confined."""
+        """Raises `IsolationMissing` where programs can't be confined."""
         await self._actors.start()
 
     async def score(self, problem: Problem, codes: Sequence[str | None], order: int = 0) -> list[Verdict]:
-        """One verdict a program, in order, never `infra`. Waiting programs with the lowest `order` run first. A problem
-        without tests needs no actor.
-
-        Raises `SandboxError` where the sandbox failed for good, `BrokenTests` where the tests can't be run.
-        """
-        if problem.tests.kind == "none":
+        """Verdicts in order, never `infra`. Low `order`s run first. Raises `SandboxError` where the sandbox failed for
+        good, `BrokenTests` where the tests can't be run."""
+        if problem.tests.kind == "none":  # needs no actor
             return [WITHOUT_TESTS] * len(codes)
         if self._error is not None:
             raise self._error
@@ -133,7 +118,6 @@ class ScorerPool:
         return [program.verdict for program in programs if program.verdict is not None]
 
     def stop(self) -> None:
-        """End the actors and cancel all waits for verdicts."""
         self._stopped = True
         for task in self._tasks:
             task.cancel()
@@ -158,7 +142,7 @@ class ScorerPool:
         task.add_done_callback(self._tasks.discard)
 
     def _dispatch(self) -> None:
-        """Give what waits to workers that have room, and start more of them where none has."""
+        """Give waiting chunks to workers with room; grow where none has."""
         if self._stopped:
             return
         refused: list[ScorerWorker] = []
@@ -171,11 +155,10 @@ class ScorerPool:
                 refused.append(worker)
             else:
                 self._send(_Flight(chunk, worker, now()))
-        if self._queue.waiting and not refused:
+        if self._queue.waiting and not refused:  # what is refused waits for a sound worker, not for one more
             self._actors.grow(-(-self._queue.waiting // self._chunk_size()))
 
     def _with_room(self, refused: Sequence[ScorerWorker] = ()) -> ScorerWorker | None:
-        """The worker with the fewest chunks; None where none has room."""
         room = _IN_FLIGHT if self._program_seconds < _SHORT_SECONDS else 1
         found = next((worker for worker in self._actors.ready if worker not in refused), None)
         return found if found is not None and found.chunks < room else None
@@ -239,7 +222,7 @@ class ScorerPool:
                 self.programs_run += self._queue.finish(program, verdict)
 
     def _reference(self, tests: TestSuite) -> Any:
-        """The suite itself if it is short, else its reference in the object store."""
+        """The suite if it is short, else its reference in the object store."""
         if len(tests.source) <= _SHORT_SUITE:
             return tests
         if tests.hash in self._suites:
@@ -251,7 +234,7 @@ class ScorerPool:
             self._look = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look_around)
 
     def _look_around(self) -> None:
-        """Give back actors that idle, and give chunks that crawl to idle actors as well."""
+        """Give back idle actors, and give crawling chunks to idle actors as well: the first verdict counts."""
         self._look = None
         if not self._queue.waiting:
             self._actors.give_back_idle()
@@ -267,7 +250,7 @@ class ScorerPool:
         self._look_later()
 
     def _crawls(self, flight: _Flight, median: float | None) -> bool:
-        """Whether another actor should have it too: it takes longer than its programs may, or do at `median` pace."""
+        """Whether a chunk takes longer than its programs' limits allow, or than the `median` pace."""
         if flight.doubled or flight.chunk.calibrates:
             return False
         pace, programs = flight.worker.pace, len(flight.chunk.programs)

@@ -26,22 +26,19 @@ import ray
 
 GROUP = "watch"
 WATCHED: dict[str, Any] = {"concurrency_groups": {GROUP: 1}}
-"""For `ray.remote` of a `Watched` class whose methods are no coroutines."""
+"""Options of `ray.remote` for a `Watched` class whose methods are no coroutines."""
 _SIGNAL = signal.SIGUSR1
 _SIGNAL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Pulse:
-    """An actor's sign of life."""
-
     beats: int
-    """Grows with the actor's work."""
+    """Grow with the actor's work."""
     pid: int
     node: str
-    """Ray's id of the node."""
     descriptor: int
-    """File descriptor of the file in memory that the signal fills."""
+    """Of the file in memory that the signal fills."""
 
 
 class Watched:
@@ -51,7 +48,6 @@ class Watched:
     _descriptor = -1
 
     def beat(self, count: int = 1) -> None:
-        """Note that something was done."""
         self._beats += count
 
     @ray.method(concurrency_group=GROUP)  # type: ignore[untyped-decorator]
@@ -60,7 +56,6 @@ class Watched:
 
     @ray.method(concurrency_group=GROUP)  # type: ignore[untyped-decorator]
     def stacks(self) -> str:
-        """The Python stack of each thread."""
         return all_stacks()
 
     def _pulse(self) -> Pulse:
@@ -71,7 +66,7 @@ class Watched:
 
 
 def all_stacks() -> str:
-    """The Python stack of each thread of this process."""
+    """Python stacks of this process's threads."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     out = io.StringIO()
     for ident, frame in sys._current_frames().items():
@@ -80,7 +75,7 @@ def all_stacks() -> str:
 
 
 def signalled_stacks(pid: int, descriptor: int) -> str:
-    """The stacks that a process of this machine writes on `_SIGNAL`; empty where it is stopped."""
+    """Stacks that a process of this machine writes on `_SIGNAL`; empty where it is stopped."""
     path = Path(f"/proc/{pid}/fd/{descriptor}")
     try:
         before = path.stat().st_size

@@ -1,9 +1,8 @@
-"""Weight sync: sends new weights from the learner to an engine, by a transport of `raypoly.rollouts.engines.transfer`
-or as a Ray object, and the proof that they arrived.
+"""Weight delivery from the learner to an engine, by a transport of `raypoly.rollouts.engines.transfer` or as a Ray
+object, and the proof that the weights arrived.
 
-The proof is identity. The engine hashes the weights that it has (`raypoly/learner/weight_hash.py`), the learner hashes
-its own in the engine's dtype, and every name must be there with the same hash: a stale head, a half update or one
-wrong bit stops the run. A replacement proves its weights as the engine before it did.
+The proof is identity: the engine and the learner hash the weights that each has (`raypoly/learner/weight_hash.py`), and
+every name must be there with the same hash. A stale head, a half update or one wrong bit stops the run.
 
 The driver makes the calls of both sides, so it notices a lost side while the other one waits. A collective waits for
 its partner for ever: the side that is left is ended too, and both are replaced and get the current weights.
@@ -13,56 +12,43 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol
 
 from ray.exceptions import ObjectLostError
 
 from actors.calls import LOST
-from actors.engine_actor import EngineClient
+from actors.engine_actor import EngineClient, GeneratorActor
+from actors.learner import LearnerActor, P, Question, T
 from raypoly.core.errors import TransferBroken, WeightsMismatch
 from raypoly.rollouts.engines.transfer import COLLECTIVE
 
 _GRACE_SECONDS = 5.0
-"""How long one side of a collective may take to notice by itself that the other one failed."""
 
 _NAMED = 3
-"""The most wrong tensors that an error names."""
 
 Links = dict[str, tuple[int, int]]
-"""Which actors are connected: by the engine's first name, the learner's and the engine's count of starts."""
+"""Starts of learner and engine when they were connected, by the engine's first name."""
 
 
 class WeightSource(Protocol):
-    """The learner as a source of weights. `peer` names the engine."""
+    """The learner. `peer` names the engine."""
 
     @property
-    def started(self) -> int:
-        """Learner actors started so far."""
-        ...
+    def started(self) -> int: ...
 
     def lent(self) -> AbstractContextManager[None]:
         """Inside, the weights do not change."""
         ...
 
-    async def listen(self, transport: str, peer: str) -> Any: ...
-
-    async def connect(self, peer: str) -> None: ...
-
     async def offer(self, transport: str, peer: str) -> Any:
-        """A reference to the parcel. It is useless where `started` has changed since `connect`."""
+        """A reference to the parcel. It is useless where `started` has changed since the sides connected."""
         ...
 
-    async def send(self, peer: str) -> None: ...
+    async def ask(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
-    async def withdraw(self, peer: str) -> None: ...
-
-    async def weight_hashes(self) -> Mapping[str, str]:
-        """`weight_hash` of the current weights in the engines' dtype, by name."""
-        ...
-
-    async def release(self) -> None:
-        """Free the memory that the learner does not need until its next step."""
+    async def ask_once(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The answer of this learner. Raises one of `LOST`."""
         ...
 
     def stop(self) -> None: ...
@@ -72,31 +58,25 @@ class WeightDelivery:
     """One version of the weights, for any number of engines and their replacements."""
 
     def __init__(self, source: WeightSource, version: int, transport: str, links: Links) -> None:
-        """`links` is kept over versions."""
         self._source, self._version, self._transport, self._links = source, version, transport, links
         self._object: tuple[Any, int] | None = None
-        """A reference, and `started` of the learner whose weights these are."""
-        self._hashes: tuple[asyncio.Future[Mapping[str, str]], int] | None = None
-        """The same of its hashes."""
+        """The parcel, and `started` of its learner."""
+        self._hashes: tuple[asyncio.Future[dict[str, str]], int] | None = None
         self._turn = asyncio.Lock()
 
     async def to(self, engine: EngineClient) -> None:
-        """Return when the engine has the weights and has proved it, if it can.
-
-        Raises the errors that `EngineClient.retry` handles, and `WeightsMismatch` where it has others.
-        """
+        """Return when the engine has the weights and has proved it, if it can. Raises `WeightsMismatch`, and what
+        `EngineClient.retry` handles."""
         send = self._as_object if self._transport == "objects" else self._by_transport
         with self._source.lent():
             while not await self._proved(engine, await send(engine)):
                 self._object = self._hashes = None
 
     async def _proved(self, engine: EngineClient, started: int) -> bool:
-        """Compare hashes by name; the learner's are asked for once. `started`: of the learner that sent the weights.
-
-        False where another learner may have answered: on a GPU its replay may have given other weights.
-        """
+        """Compare hashes by name. `started`: of the learner that sent the weights. False where another one may have
+        answered: on a GPU its replay may have given other weights."""
         hashes = self._source_hashes(started)
-        got = await engine.call("update", engine.actor.weight_hashes.remote())
+        got = await engine.ask_once("update", GeneratorActor.weight_hashes)
         wrong = [] if got is None else differing_weights(await hashes, got)
         engine.proved = got is not None and not wrong
         if wrong and self._source.started != started:
@@ -110,24 +90,27 @@ class WeightDelivery:
             )
         return True
 
-    def _source_hashes(self, started: int) -> asyncio.Future[Mapping[str, str]]:
-        """The hashes of the learner that started so, asked for once."""
+    def _source_hashes(self, started: int) -> asyncio.Future[dict[str, str]]:
+        """Hashes of that learner, asked for once."""
         if self._hashes is None or self._hashes[1] != started:
-            self._hashes = asyncio.ensure_future(self._source.weight_hashes()), started
+            asked = self._source.ask("update", LearnerActor.weight_hashes)
+            self._hashes = asyncio.ensure_future(asked), started
         return self._hashes[0]
 
     async def _by_transport(self, engine: EngineClient) -> int:
-        """Returns `started` of the learner that sent the weights, as `_as_object`."""
+        """Returns `started` of the sender, as `_as_object`."""
         async with self._turn:  # the learner serves one engine at a time
             peer, (parcel, started) = engine.first_name, await self._connected(engine)
-            receive = engine.call("update", engine.actor.receive.remote(parcel, self._version))
+            receive = engine.ask_once("update", GeneratorActor.receive, parcel, self._version)
             try:
                 if self._transport in COLLECTIVE:
-                    await both(self._source.send(peer), self._source.stop, receive, engine.stop)
+                    send = self._source.ask_once("update", LearnerActor.send, peer)
+                    await both(send, self._source.stop, receive, engine.stop)
                 else:
                     await receive
             finally:
-                await self._source.withdraw(peer)
+                with suppress(*LOST):  # the end of a lost learner has withdrawn all
+                    await self._source.ask_once("update", LearnerActor.withdraw, peer)
         return started
 
     async def _as_object(self, engine: EngineClient) -> int:
@@ -138,21 +121,22 @@ class WeightDelivery:
             parcel, started = self._object
             self._source_hashes(started)  # the learner hashes while the engine loads
         try:
-            await engine.call("update", engine.actor.receive.remote(parcel, self._version))
+            await engine.ask_once("update", GeneratorActor.receive, parcel, self._version)
         except ObjectLostError:
             self._object = None
             raise
         return started
 
     async def _connected(self, engine: EngineClient) -> tuple[Any, int]:
-        """The parcel, after the learner's and the engine's current actors are connected, and which learner's it is."""
+        """The parcel, once both sides' current actors are connected, and `started` of its learner."""
         peer = engine.first_name
-        while True:
+        while True:  # either side may be replaced while the other one is asked
             if self._links.get(peer) != (self._source.started, engine.started):
-                info = await self._source.listen(self._transport, peer)
+                info = await self._source.ask("update", LearnerActor.listen, self._transport, peer)
                 started = self._source.started
-                connect = engine.call("update", engine.actor.connect.remote(info))
-                await both(self._source.connect(peer), self._source.stop, connect, engine.stop)
+                send = self._source.ask_once("update", LearnerActor.connect, peer)
+                connect = engine.ask_once("update", GeneratorActor.connect, info)
+                await both(send, self._source.stop, connect, engine.stop)
                 self._links[peer] = (started, engine.started)
             parcel = await self._source.offer(self._transport, peer)
             if self._links[peer][0] == self._source.started:
@@ -160,7 +144,6 @@ class WeightDelivery:
 
 
 def differing_weights(want: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
-    """The names whose hashes differ, in order, with what is wrong where one side has no such name."""
     wrong = {name: name for name in want.keys() & got.keys() if want[name] != got[name]}
     wrong |= {name: f"{name} (missing)" for name in want.keys() - got.keys()}
     wrong |= {name: f"{name} (unknown to the learner)" for name in got.keys() - want.keys()}
@@ -174,7 +157,7 @@ async def both(
     end_other: Callable[[], None],
     grace: float = _GRACE_SECONDS,
 ) -> None:
-    """Run both sides of a collective. If one fails, end the other one after `grace` seconds and raise the error."""
+    """Run both sides of a collective. If one fails, end the other after `grace` seconds and raise the error."""
     sides = {asyncio.ensure_future(one): end_one, asyncio.ensure_future(other): end_other}
     try:
         _, waiting = await asyncio.wait(sides, return_when=asyncio.FIRST_EXCEPTION)

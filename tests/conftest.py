@@ -1,5 +1,7 @@
 """What several packages' tests share."""
 
+import asyncio
+import inspect
 import signal
 import sys
 from collections.abc import Iterator
@@ -46,6 +48,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
         elif package in ("actors", "workflows"):
             item.add_marker(pytest.mark.xdist_group(package))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in arguments}))
+    return True
 
 
 _ended = pytest.StashKey[int]()

@@ -58,6 +58,14 @@ def test_few_private_names_are_reached_from_tests(tests: Sequence[Module]) -> No
     assert len(reached) <= PRIVATE_NAMES, "\n".join(reached)
 
 
+def test_what_a_config_names_is_built_once_and_handed_over(product: Sequence[Module]) -> None:
+    """By the start of a run, and by an actor in its own process; a recipe's workflows stand for themselves."""
+    outside = [module for module in product if module.path.startswith(("actors/", "workflows/"))]
+    building = {module.path for module in outside if ".of_run(" in module.text}
+    own = {path for path in building if "/cppo/" in path or "gate" in path}
+    assert building - own <= {"workflows/startup/run_parts.py", "actors/learner.py"}
+
+
 def test_the_training_loop_is_read_on_one_screen(product: Sequence[Module]) -> None:
     (train,) = [module for module in product if module.path == "workflows/train.py"]
     assert train.lines <= TRAIN_LINES

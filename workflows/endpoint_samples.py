@@ -32,8 +32,8 @@ from raypoly.strategies.judge.openai.completion_request import Completion
 from raypoly.strategies.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords, read_first_key
 from raypoly.strategies.judge.openai.token_cost import BudgetLedger
 from workflows.prepare.problem_chunks import SeedsOf
-from workflows.step.skipped_groups import SkippedGroups
-from workflows.step.stages.score_stage import score_group
+from workflows.step.stages.built_in import score_group
+from workflows.step.training_group import SkippedGroups
 from workflows.waiting_endpoint import FIRST_WAIT, Ask, WaitingEndpoint
 
 _WORDS = EndpointWords(

@@ -16,6 +16,7 @@ from typing import Any, cast
 import pyarrow as pa
 from rich.console import Console
 
+from actors.learner import LearnerActor
 from raypoly.analysis.evaluation.evaluation_results import evaluation_results, sample_table
 from raypoly.analysis.evaluation.judged_groups import joined_labels, judged_at_once, judged_groups
 from raypoly.analysis.evaluation.scaffold_results import Encode, majority_results, scaffold_results
@@ -37,11 +38,10 @@ from raypoly.run.store.sealed_files import encode_table, seal
 from raypoly.strategies.judge.judge_usage import usage_to_json
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
-from workflows.step.example_outputs import signatures
-from workflows.step.public_verdicts import public_verdicts
 from workflows.step.scaffold_rounds import ScaffoldRounds
-from workflows.step.skipped_groups import skip_reason
+from workflows.step.stages.built_in import public_verdicts, signatures
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.training_group import skip_reason
 
 
 class Evaluator:
@@ -93,7 +93,7 @@ async def measure(
     many = f", {len(chosen)} scaffolds" if len(chosen) > 1 else ""
     observers.progress.note(f"Measuring step {step} on {split}: {len(problems)} problems x {samples} samples{many} ...")
     started = time.monotonic()
-    weights = await opened.services.learner.digest()
+    weights = await opened.services.learner.ask("update", LearnerActor.digest)
     usage, measured, tables = observers.judge_usage, [], []
     for name, scaffold in chosen.items():
         results, table, sound = await _measured(opened, step, split, samples, problems, scaffold)

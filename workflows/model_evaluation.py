@@ -47,7 +47,7 @@ from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.preparation_actors import Workers
 from workflows.prepare.problem_chunks import Chunks, OutcomeCount, Samples, Work
 from workflows.startup.starting_model import named_model
-from workflows.step.skipped_groups import SkippedGroups, skip_reason
+from workflows.step.training_group import SkippedGroups, skip_reason
 
 RESULTS = "results.json"
 SAMPLES = "samples.parquet"

@@ -25,13 +25,12 @@ from raypoly.learner.update_stats import UpdateStats
 from raypoly.run.run_files import is_finished
 from raypoly.run.run_identity import resolve_run
 from workflows.evaluate import Evaluator
-from workflows.liveness.shutdown import Shutdown, run_workflow
+from workflows.liveness.shutdown import Shutdown
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.dynamic_sampling import Ready, step_groups
 from workflows.step.rollouts import RolloutSubmission
-from workflows.step.skipped_groups import draft_infra
 from workflows.step.stopwatch import Stopwatch
-from workflows.step.training_group import TrainingGroup
+from workflows.step.training_group import TrainingGroup, draft_infra
 
 
 def run(config: Config) -> None:
@@ -47,7 +46,8 @@ def run(config: Config) -> None:
         async with open_run(directory, shutdown, trains=directory.config) as opened:
             await Training(opened).run()
 
-    run_workflow(train(), shutdown)
+    with shutdown.on_signals():
+        asyncio.run(train())
 
 
 class Training:

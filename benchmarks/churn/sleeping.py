@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 import ray
 
 from actors.calls import CallContext, Retries
-from actors.scorer import Scorer
-from actors.scorer_actors import ScorerActors
+from actors.scorer_actors import Scorer, ScorerActors
 from actors.scorer_pool import ScorerPool
 from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Problem, TestSuite, Verdict

@@ -85,7 +85,7 @@ def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) ->
     """The command of the other arm, or why it can't be the same with another objective."""
     from raypoly.analysis.reports.run_page import other_arm_overrides
     from raypoly.planning import preflight
-    from workflows.liveness.shell_command import shell_command
+    from workflows.liveness.shutdown import shell_command
 
     others = other_arm_overrides(objective, overrides)
     try:

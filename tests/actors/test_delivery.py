@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from actors.engine_actor import GeneratorActor
+from actors.learner import LearnerActor
 from actors.weight_delivery import WeightDelivery, both
 from raypoly.core.errors import TransferBroken, WeightsMismatch
 
@@ -32,41 +33,32 @@ async def fails(error: Exception) -> None:
     raise error
 
 
-def test_the_side_that_is_left_waiting_is_ended_and_the_other_one_s_error_is_told() -> None:
-    async def main() -> None:
-        left, right = Side(), Side()
-        with pytest.raises(WeightsMismatch, match="version 3"):
-            await both(left.work(), left.end, fails(WeightsMismatch("version 3")), right.end, grace=0.01)
-        assert left.ended.is_set()
-        assert not right.ended.is_set()
-
-    asyncio.run(main())
+async def test_the_side_that_is_left_waiting_is_ended_and_the_other_one_s_error_is_told() -> None:
+    left, right = Side(), Side()
+    with pytest.raises(WeightsMismatch, match="version 3"):
+        await both(left.work(), left.end, fails(WeightsMismatch("version 3")), right.end, grace=0.01)
+    assert left.ended.is_set()
+    assert not right.ended.is_set()
 
 
-def test_a_side_that_notices_by_itself_is_left_alone() -> None:
-    async def main() -> None:
-        left, right = Side(), Side()
-        with pytest.raises(WeightsMismatch):
-            await both(fails(TransferBroken("reset")), left.end, fails(WeightsMismatch("version 3")), right.end)
-        assert not left.ended.is_set()
-        assert not right.ended.is_set()
-
-    asyncio.run(main())
+async def test_a_side_that_notices_by_itself_is_left_alone() -> None:
+    left, right = Side(), Side()
+    with pytest.raises(WeightsMismatch):
+        await both(fails(TransferBroken("reset")), left.end, fails(WeightsMismatch("version 3")), right.end)
+    assert not left.ended.is_set()
+    assert not right.ended.is_set()
 
 
-def test_both_sides_are_waited_for() -> None:
-    async def main() -> None:
-        done: list[str] = []
+async def test_both_sides_are_waited_for() -> None:
+    done: list[str] = []
 
-        async def late(name: str) -> None:
-            await asyncio.sleep(0)
-            done.append(name)
+    async def late(name: str) -> None:
+        await asyncio.sleep(0)
+        done.append(name)
 
-        side = Side()
-        await both(late("learner"), side.end, late("engine"), side.end)
-        assert sorted(done) == ["engine", "learner"]
-
-    asyncio.run(main())
+    side = Side()
+    await both(late("learner"), side.end, late("engine"), side.end)
+    assert sorted(done) == ["engine", "learner"]
 
 
 class Source:
@@ -87,7 +79,8 @@ class Source:
         self.offered += 1
         return "parcel"
 
-    async def weight_hashes(self) -> dict[str, str]:
+    async def ask(self, stage: str, question: Any) -> dict[str, str]:
+        assert question is LearnerActor.weight_hashes
         self.asked += 1
         return next(self._hashes)
 
@@ -97,17 +90,12 @@ class HashingEngine:
 
     def __init__(self, hashes: dict[str, str] | None, name: str = "generator-7") -> None:
         self.first_name, self.name, self.kind, self.proved = "generator", name, "vllm", False
-        self.received = 0
-        self.actor = SimpleNamespace(
-            receive=SimpleNamespace(remote=self._receive), weight_hashes=SimpleNamespace(remote=lambda: hashes)
-        )
+        self.received, self._hashes = 0, hashes
 
-    def _receive(self, parcel: str, version: int) -> None:
-        self.received += 1
-
-    async def call(self, stage: str, answer: Any) -> Any:
+    async def ask_once(self, stage: str, question: Any, *args: Any) -> dict[str, str] | None:
         await asyncio.sleep(0)
-        return answer
+        self.received += question is GeneratorActor.receive
+        return self._hashes
 
 
 def deliver(source: Source, *engines: HashingEngine) -> None:
@@ -146,8 +134,8 @@ def test_hashes_of_a_learner_that_replaced_the_sender_are_no_proof_against_the_e
     """A replay on a GPU may give other weights, which are sent then."""
 
     class Replaced(Source):
-        async def weight_hashes(self) -> dict[str, str]:
-            found = await super().weight_hashes()
+        async def ask(self, stage: str, question: Any) -> dict[str, str]:
+            found = await super().ask(stage, question)
             self.started = 2
             return found
 

@@ -43,16 +43,13 @@ def test_it_answers_as_its_model_and_is_replaced_where_it_was_lost(tmp_path: Pat
     assert context.retries.losses == {"The gate": 1}
 
 
-def test_a_folder_that_its_node_lacks_is_the_users_error(tmp_path: Path) -> None:
+async def test_a_folder_that_its_node_lacks_is_the_users_error(tmp_path: Path) -> None:
     folder = sealed_gate(tmp_path / "gate")
     client = client_of(folder, CallContext())
     (folder / "config.json").unlink()
 
-    async def main() -> None:
-        try:
-            with pytest.raises(UsageError, match="is not on node"):
-                await client.start()
-        finally:
-            client.stop()
-
-    asyncio.run(main())
+    try:
+        with pytest.raises(UsageError, match="is not on node"):
+            await client.start()
+    finally:
+        client.stop()

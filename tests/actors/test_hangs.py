@@ -29,9 +29,8 @@ from tests.actors.test_judge import PROBLEM, ROLLOUTS, VERDICTS
 from tests.actors.test_scorer import RIGHT, squares
 from tests.support.random_model import random_model
 from workflows.durability.journal import Journal
-from workflows.liveness.reaper import descendants
-from workflows.liveness.stacks import Stacks
-from workflows.liveness.watchdog import STORAGE, Watchdog
+from workflows.liveness.watchdog import STORAGE, Stacks, Watchdog
+from workflows.startup.ray_cluster import descendants
 
 SECONDS = 5.0
 OPTIONS = {**ACTOR_OPTIONS, "namespace": "hangs"}
@@ -76,70 +75,60 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 @pytest.mark.parametrize("in_c", [False, True])
-def test_a_hung_engine_is_restarted_and_its_submission_repeated(store: LocalStore, tmp_path: Path, in_c: bool) -> None:
-    async def main() -> None:
-        generator, guard = engine(tmp_path, store, times=1, in_c=in_c)
-        assert await guard.over(sampled(generator)) == [0, 1, 2]
-        generator.stop()
-        assert generator.repeated == 1
-        assert guard.failures == []
-        assert "generator made no progress" in guard.notes[0]
-        assert str(store.root / "stacks") in guard.notes[0]
-        assert "hanging_engine.py" in guard.stacks
-        assert "PyDLL" in guard.stacks or "in sample" in guard.stacks
-
-    asyncio.run(main())
-
-
-def test_an_engine_that_hangs_again_ends_the_run(store: LocalStore, tmp_path: Path) -> None:
-    async def main() -> None:
-        generator, guard = engine(tmp_path, store, times=9)
-        assert await guard.over(sampled(generator)) is None
-        generator.stop()
-        (failure,) = guard.failures
-        assert isinstance(failure, Stalled)
-        for word in ("generator", "generate", "again after its restart", str(store.root / "stacks"), "stall_seconds"):
-            assert word in str(failure)
-
-    asyncio.run(main())
+async def test_a_hung_engine_is_restarted_and_its_submission_repeated(
+    store: LocalStore, tmp_path: Path, in_c: bool
+) -> None:
+    generator, guard = engine(tmp_path, store, times=1, in_c=in_c)
+    assert await guard.over(sampled(generator)) == [0, 1, 2]
+    generator.stop()
+    assert generator.repeated == 1
+    assert guard.failures == []
+    assert "generator made no progress" in guard.notes[0]
+    assert str(store.root / "stacks") in guard.notes[0]
+    assert "hanging_engine.py" in guard.stacks
+    assert "PyDLL" in guard.stacks or "in sample" in guard.stacks
 
 
-def test_a_hung_sandbox_is_restarted_with_its_scorer(store: LocalStore) -> None:
-    async def main() -> None:
+async def test_an_engine_that_hangs_again_ends_the_run(store: LocalStore, tmp_path: Path) -> None:
+    generator, guard = engine(tmp_path, store, times=9)
+    assert await guard.over(sampled(generator)) is None
+    generator.stop()
+    (failure,) = guard.failures
+    assert isinstance(failure, Stalled)
+    for word in ("generator", "generate", "again after its restart", str(store.root / "stacks"), "stall_seconds"):
+        assert word in str(failure)
+
+
+async def test_a_hung_sandbox_is_restarted_with_its_scorer(store: LocalStore) -> None:
+    context = CallContext()
+    scorers = ScorerPool(ScorerConfig(workers=1), OPTIONS, context=context)
+    guard = Guard(store, lambda: scorers.actors, context)
+    await scorers.start()
+    pulse = await result(scorers.actors["scorer-0"].pulse.remote())
+    sandbox = descendants(pulse.pid)
+    for pid in sandbox:
+        os.kill(pid, signal.SIGSTOP)
+    (verdict,) = await guard.over(scorers.score(squares(), [RIGHT]))
+    scorers.stop()
+    assert verdict.status == "passed"
+    assert "scorer-0 made no progress" in guard.notes[0]
+    assert "raypoly/verifier/sandbox/" in guard.stacks
+    assert sandbox
+    await asyncio.to_thread(gone, sandbox)
+
+
+async def test_a_judge_whose_server_never_answers_is_found(store: LocalStore) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         context = CallContext()
-        scorers = ScorerPool(ScorerConfig(workers=1), OPTIONS, context=context)
-        guard = Guard(store, lambda: scorers.actors, context)
-        await scorers.start()
-        pulse = await result(scorers.actors["scorer-0"].pulse.remote())
-        sandbox = descendants(pulse.pid)
-        for pid in sandbox:
-            os.kill(pid, signal.SIGSTOP)
-        (verdict,) = await guard.over(scorers.score(squares(), [RIGHT]))
-        scorers.stop()
-        assert verdict.status == "passed"
-        assert "scorer-0 made no progress" in guard.notes[0]
-        assert "raypoly/verifier/sandbox/" in guard.stacks
-        assert sandbox
-        await asyncio.to_thread(gone, sandbox)
-
-    asyncio.run(main())
-
-
-def test_a_judge_whose_server_never_answers_is_found(store: LocalStore) -> None:
-    async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            context = CallContext()
-            url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-            judge = JudgeClient(JudgeConfig(name="http", url=url), OPTIONS, context=context)
-            guard = Guard(store, lambda: judge.actors, context)
-            await judge.start()
-            assert await guard.over(judge.label(PROBLEM, ROLLOUTS, VERDICTS)) is None
-            judge.stop()
-        assert "judge made no progress" in guard.notes[0]
-        assert "http_judge.py" in guard.stacks
-        assert isinstance(guard.failures[0], Stalled)
-
-    asyncio.run(main())
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        judge = JudgeClient(JudgeConfig(name="http", url=url), OPTIONS, context=context)
+        guard = Guard(store, lambda: judge.actors, context)
+        await judge.start()
+        assert await guard.over(judge.label(PROBLEM, ROLLOUTS, VERDICTS)) is None
+        judge.stop()
+    assert "judge made no progress" in guard.notes[0]
+    assert "http_judge.py" in guard.stacks
+    assert isinstance(guard.failures[0], Stalled)
 
 
 class HungDisk(Disk):
@@ -154,7 +143,7 @@ class HungDisk(Disk):
         super().sync(file)
 
 
-def test_a_hung_disk_ends_the_run_and_the_stacks_are_kept_elsewhere(tmp_path: Path) -> None:
+async def test_a_hung_disk_ends_the_run_and_the_stacks_are_kept_elsewhere(tmp_path: Path) -> None:
     disk = HungDisk()
     store = LocalStore(tmp_path / "run", disk)
     journal = Journal(store, acquire_lease(store))
@@ -164,21 +153,18 @@ def test_a_hung_disk_ends_the_run_and_the_stacks_are_kept_elsewhere(tmp_path: Pa
         with guard.context.in_flight.waiting("commit", STORAGE):
             await journal.commit(Applied(0, "", {}))
 
-    async def main() -> None:
-        disk.hangs.set()
-        assert await guard.over(commit()) is None
-        disk.free.set()
-        (failure,) = guard.failures
-        assert "the storage made no progress" in str(failure)
-        path = Path(str(failure).partition(" is in ")[2].partition(".txt")[0] + ".txt")
-        told = path.read_text()
-        path.unlink()
-        assert store.root not in path.parents
-        assert "test_hangs.py" in told
-        assert "in sync" in told
-        await journal.close()
-
-    asyncio.run(main())
+    disk.hangs.set()
+    assert await guard.over(commit()) is None
+    disk.free.set()
+    (failure,) = guard.failures
+    assert "the storage made no progress" in str(failure)
+    path = Path(str(failure).partition(" is in ")[2].partition(".txt")[0] + ".txt")
+    told = path.read_text()
+    path.unlink()
+    assert store.root not in path.parents
+    assert "test_hangs.py" in told
+    assert "in sync" in told
+    await journal.close()
 
 
 def engine(folder: Path, store: LocalStore, times: int, in_c: bool = False) -> tuple[Generator, Guard]:

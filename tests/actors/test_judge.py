@@ -49,32 +49,26 @@ def server(port: int = 0, fault: str = "") -> Iterator[str]:
         thread.join()
 
 
-def test_groups_are_labelled_many_at_once() -> None:
-    async def main() -> None:
-        async with client() as judge:
-            await judge.probe()
-            answers = await asyncio.gather(*(judge.label(PROBLEM, ROLLOUTS, VERDICTS) for _ in range(20)))
-        for labels in answers:
-            assert labels.ids.tolist() == [1, 2, 0]
-            assert labels.degenerate.tolist() == [False, False, True]
-
-    asyncio.run(main())
+async def test_groups_are_labelled_many_at_once() -> None:
+    async with client() as judge:
+        await judge.probe()
+        answers = await asyncio.gather(*(judge.label(PROBLEM, ROLLOUTS, VERDICTS) for _ in range(20)))
+    for labels in answers:
+        assert labels.ids.tolist() == [1, 2, 0]
+        assert labels.degenerate.tolist() == [False, False, True]
 
 
-def test_an_outage_and_a_refusal_arrive_as_themselves() -> None:
-    async def main() -> None:
-        with server() as url:
-            async with client(name="http", url=url) as judge:
-                assert (await judge.label(PROBLEM, ROLLOUTS, VERDICTS)).ids.tolist() == [1, 2, 0]
+async def test_an_outage_and_a_refusal_arrive_as_themselves() -> None:
+    with server() as url:
         async with client(name="http", url=url) as judge:
-            with pytest.raises(JudgeUnavailable, match="can't be reached"):
-                await judge.label(PROBLEM, ROLLOUTS, VERDICTS)
-            with pytest.raises(JudgeUnavailable):
-                await judge.probe()
-            with server(port=int(url.rsplit(":")[-1].strip("/")), fault="garbage"), pytest.raises(JudgeRefused):
-                await judge.label(PROBLEM, ROLLOUTS, VERDICTS)
-
-    asyncio.run(main())
+            assert (await judge.label(PROBLEM, ROLLOUTS, VERDICTS)).ids.tolist() == [1, 2, 0]
+    async with client(name="http", url=url) as judge:
+        with pytest.raises(JudgeUnavailable, match="can't be reached"):
+            await judge.label(PROBLEM, ROLLOUTS, VERDICTS)
+        with pytest.raises(JudgeUnavailable):
+            await judge.probe()
+        with server(port=int(url.rsplit(":")[-1].strip("/")), fault="garbage"), pytest.raises(JudgeRefused):
+            await judge.label(PROBLEM, ROLLOUTS, VERDICTS)
 
 
 def test_a_judge_that_the_config_does_not_name_is_a_usage_error() -> None:
@@ -86,29 +80,23 @@ def test_a_judge_that_the_config_does_not_name_is_a_usage_error() -> None:
         asyncio.run(main())
 
 
-def test_a_judge_that_nobody_asks_is_not_started_and_the_first_question_starts_one() -> None:
-    async def main() -> None:
-        judge = JudgeClient(JudgeConfig(), ACTOR_OPTIONS)
-        try:
-            assert await judge.stats() == {}
-            assert judge.actors == {}
-            answers = await asyncio.gather(*(judge.label(PROBLEM, ROLLOUTS, VERDICTS) for _ in range(3)))
-            assert list(judge.actors) == ["judge"]
-        finally:
-            judge.stop()
-        assert all(labels.ids.tolist() == [1, 2, 0] for labels in answers)
-
-    asyncio.run(main())
+async def test_a_judge_that_nobody_asks_is_not_started_and_the_first_question_starts_one() -> None:
+    judge = JudgeClient(JudgeConfig(), ACTOR_OPTIONS)
+    try:
+        assert await judge.stats() == {}
+        assert judge.actors == {}
+        answers = await asyncio.gather(*(judge.label(PROBLEM, ROLLOUTS, VERDICTS) for _ in range(3)))
+        assert list(judge.actors) == ["judge"]
+    finally:
+        judge.stop()
+    assert all(labels.ids.tolist() == [1, 2, 0] for labels in answers)
 
 
-def test_killing_the_judge_actor_loses_no_group() -> None:
-    async def main() -> None:
-        async with client() as judge:
-            asked = [asyncio.create_task(judge.label(PROBLEM, ROLLOUTS, VERDICTS)) for _ in range(8)]
-            await asyncio.sleep(0)
-            ray.kill(ray.get_actor("judge"))
-            answers = await asyncio.gather(*asked)
-            answers.append(await judge.label(PROBLEM, ROLLOUTS, VERDICTS))
-        assert all(labels.ids.tolist() == [1, 2, 0] for labels in answers)
-
-    asyncio.run(main())
+async def test_killing_the_judge_actor_loses_no_group() -> None:
+    async with client() as judge:
+        asked = [asyncio.create_task(judge.label(PROBLEM, ROLLOUTS, VERDICTS)) for _ in range(8)]
+        await asyncio.sleep(0)
+        ray.kill(ray.get_actor("judge"))
+        answers = await asyncio.gather(*asked)
+        answers.append(await judge.label(PROBLEM, ROLLOUTS, VERDICTS))
+    assert all(labels.ids.tolist() == [1, 2, 0] for labels in answers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,9 @@ import pytest
 import ray
 
 from actors.calls import LOST, CallContext
-from actors.learner_group import LearnerGroup
+from actors.learner import LearnerActor, LearnerGroup, P, Question, T, put
 from actors.model_files import ModelFiles
 from raypoly.core.settings import load
-from raypoly.learner.training_rows import TrainingRow
-from raypoly.learner.update_stats import UpdateStats
 from raypoly.rollouts.engines.transfer import build_receiver
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.support.random_model import random_model
@@ -29,7 +28,7 @@ OPTIONS = {**ACTOR_OPTIONS, "num_gpus": 1.0, "namespace": "learners"}
 def learners(tmp_path: Path) -> LearnerGroup:
     folder = random_model(tmp_path / "model")
     config = load(None, ["train.ranks=2", f"model.path={folder}"], lambda text: None)
-    return LearnerGroup(config, ModelFiles(folder), lambda rank: OPTIONS, CallContext())
+    return LearnerGroup(config, ModelFiles(folder), lambda rank: OPTIONS, CallContext(), 1.0)
 
 
 def pid(rank: Any) -> int:
@@ -37,12 +36,12 @@ def pid(rank: Any) -> int:
 
 
 async def begin(learners: LearnerGroup, step: int) -> None:
-    await learners.call("learn", lambda rank: rank.begin.remote(step, NORMALISERS))
+    await learners.ask("learn", LearnerActor.begin, step, NORMALISERS)
 
 
-async def accumulate(learners: LearnerGroup, given: list[TrainingRow]) -> None:
-    sent = learners.shared(given)
-    await learners.call("learn", lambda rank: rank.accumulate.remote(sent))
+async def each(learners: LearnerGroup, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> Sequence[T]:
+    """Every rank's answer."""
+    return await learners.answers("update", put(learners.actors, question, *args, **kwargs))
 
 
 def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners: LearnerGroup) -> None:
@@ -52,25 +51,26 @@ def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners:
         assert standing.rows == "Qwen3ForCausalLM: rows packed, prompts shared"
         assert list(learners.actors) == ["learner-0", "learner-1"]
         await begin(learners, 0)
-        await accumulate(learners, random_rows())
-        stats: UpdateStats = await learners.call("learn", lambda rank: rank.apply.remote())
+        await learners.ask("learn", LearnerActor.accumulate, random_rows())
+        stats = await learners.ask("learn", LearnerActor.apply)
         assert stats.rows == 8
-        assert await learners.each("update", lambda rank: rank.version.remote()) == [1, 1]
-        first, second = await learners.each("update", lambda rank: rank.offer.remote("objects", "generator"))
+        assert await each(learners, LearnerActor.version) == [1, 1]
+        first, second = await each(learners, LearnerActor.offer, "objects", "generator")
+        assert first.weights is not None
         assert "lm_head.weight" in first.weights
         assert second.weights == {}
-        await learners.each("update", lambda rank: rank.listen.remote("shared_memory", "generator"))
-        parcels = await learners.each("update", lambda rank: rank.offer.remote("shared_memory", "generator"))
+        await each(learners, LearnerActor.listen, "shared_memory", "generator")
+        parcels = await each(learners, LearnerActor.offer, "shared_memory", "generator")
         shared = dict(build_receiver("shared_memory").receive(parcels[0]))
         assert {name: array.numpy().tolist() for name, array in shared.items()} == {
             name: array.tolist() for name, array in first.weights.items()
         }
-        hashed = await learners.each("update", lambda rank: rank.weight_hashes.remote())
-        assert [set(each) for each in hashed] == [set(first.weights), set()]
+        hashed = await each(learners, LearnerActor.weight_hashes)
+        assert [set(names) for names in hashed] == [set(first.weights), set()]
         await begin(learners, 1)
         victim = pid(learners.actors["learner-1"])
         os.kill(victim, signal.SIGSTOP)
-        waiting = asyncio.ensure_future(accumulate(learners, random_rows(1) * 40))
+        waiting = asyncio.ensure_future(learners.ask("learn", LearnerActor.accumulate, random_rows(1) * 40))
         await asyncio.sleep(0.5)
         assert not waiting.done(), "weights are whole only while all ranks take part"
         os.kill(victim, signal.SIGKILL)

@@ -11,61 +11,49 @@ from raypoly.core.errors import OutOfRetries
 LOSS = RayActorError()
 
 
-def test_what_keeps_failing_ends_with_the_cause_first() -> None:
-    async def main() -> None:
-        notes: list[str] = []
-        retries = Retries(2, notes.append)
+async def test_what_keeps_failing_ends_with_the_cause_first() -> None:
+    notes: list[str] = []
+    retries = Retries(2, notes.append)
+    await retries.again("The generator", LOSS)
+    await retries.again("The generator", LOSS)
+    with pytest.raises(OutOfRetries, match=r"^its process died.*The generator was lost once more.*run.retries"):
         await retries.again("The generator", LOSS)
-        await retries.again("The generator", LOSS)
-        with pytest.raises(OutOfRetries, match=r"^its process died.*The generator was lost once more.*run.retries"):
-            await retries.again("The generator", LOSS)
-        assert len(notes) == 2
-        assert "1 of 2 retries are left" in notes[0]
-
-    asyncio.run(main())
+    assert len(notes) == 2
+    assert "1 of 2 retries are left" in notes[0]
 
 
-def test_one_loss_that_takes_many_calls_with_it_counts_once() -> None:
-    async def main() -> None:
-        retries = Retries(2)
-        await asyncio.gather(*(retries.again(f"Scorer {i % 4}", LOSS) for i in range(8)))
-        assert retries.left == 1
-        await retries.again("Scorer 1", LOSS)
-        assert retries.losses == {"Scorer 0": 1, "Scorer 1": 2, "Scorer 2": 1, "Scorer 3": 1}
-
-    asyncio.run(main())
+async def test_one_loss_that_takes_many_calls_with_it_counts_once() -> None:
+    retries = Retries(2)
+    await asyncio.gather(*(retries.again(f"Scorer {i % 4}", LOSS) for i in range(8)))
+    assert retries.left == 1
+    await retries.again("Scorer 1", LOSS)
+    assert retries.losses == {"Scorer 0": 1, "Scorer 1": 2, "Scorer 2": 1, "Scorer 3": 1}
 
 
-def test_the_actors_of_a_lost_node_use_one_retry_and_those_of_the_next_another() -> None:
-    async def main() -> None:
-        now = [0.0]
-        retries, loss = Retries(9, now=lambda: now[0]), RayActorError(error_msg="The node has died.")
-        for who in ("The learner", "Scorer 0", "Scorer 1"):
-            await retries.again(who, loss)
-            now[0] += 5
-        assert retries.left == 8
-        await asyncio.gather(*(retries.again(f"Scorer {1 + i % 2}", loss) for i in range(8)))
-        assert retries.left == 7, "its new node is lost as well"
-        await retries.again("The judge", LOSS)
-        assert retries.left == 6, "no node was lost with that one"
-        now[0] += 100
-        await retries.again("The judge", loss)
-        assert retries.left == 5
-
-    asyncio.run(main())
+async def test_the_actors_of_a_lost_node_use_one_retry_and_those_of_the_next_another() -> None:
+    now = [0.0]
+    retries, loss = Retries(9, now=lambda: now[0]), RayActorError(error_msg="The node has died.")
+    for who in ("The learner", "Scorer 0", "Scorer 1"):
+        await retries.again(who, loss)
+        now[0] += 5
+    assert retries.left == 8
+    await asyncio.gather(*(retries.again(f"Scorer {1 + i % 2}", loss) for i in range(8)))
+    assert retries.left == 7, "its new node is lost as well"
+    await retries.again("The judge", LOSS)
+    assert retries.left == 6, "no node was lost with that one"
+    now[0] += 100
+    await retries.again("The judge", loss)
+    assert retries.left == 5
 
 
-def test_progress_gives_retries_back_and_idle_time_does_not() -> None:
-    async def main() -> None:
-        now = [0.0]
-        retries = Retries(2, now=lambda: now[0])
-        await retries.again("The judge", LOSS)
-        now[0] += 100 * REFILL_SECONDS
+async def test_progress_gives_retries_back_and_idle_time_does_not() -> None:
+    now = [0.0]
+    retries = Retries(2, now=lambda: now[0])
+    await retries.again("The judge", LOSS)
+    now[0] += 100 * REFILL_SECONDS
+    retries.progress()
+    assert retries.left == 1, "nothing was done in that time but one thing"
+    while now[0] < 102 * REFILL_SECONDS:
+        now[0] += 10
         retries.progress()
-        assert retries.left == 1, "nothing was done in that time but one thing"
-        while now[0] < 102 * REFILL_SECONDS:
-            now[0] += 10
-            retries.progress()
-        assert retries.left == 2
-
-    asyncio.run(main())
+    assert retries.left == 2

@@ -52,117 +52,81 @@ def variants(count: int) -> list[str]:
     ]
 
 
-def test_verdicts_come_in_the_order_of_the_programs_with_their_evidence() -> None:
-    async def main() -> None:
-        async with pool() as scorers:
-            verdicts = await scorers.score(squares(), [WRONG, RIGHT, None, BROKEN])
-        assert [v.status for v in verdicts[:3]] == ["wrong", "passed", "no_code"]
-        assert verdicts[1].evidence is not None
-        assert verdicts[1].evidence.strategy == "comprehension"
-        assert verdicts[3].evidence is None
-
-    asyncio.run(main())
+async def test_verdicts_come_in_the_order_of_the_programs_with_their_evidence() -> None:
+    async with pool() as scorers:
+        verdicts = await scorers.score(squares(), [WRONG, RIGHT, None, BROKEN])
+    assert [v.status for v in verdicts[:3]] == ["wrong", "passed", "no_code"]
+    assert verdicts[1].evidence is not None
+    assert verdicts[1].evidence.strategy == "comprehension"
+    assert verdicts[3].evidence is None
 
 
-def test_identical_programs_of_a_problem_run_once_in_the_pool_s_lifetime() -> None:
-    async def main() -> None:
-        async with pool() as scorers:
-            first, second = await asyncio.gather(
-                scorers.score(squares(), [RIGHT, WRONG, RIGHT, RIGHT]), scorers.score(squares(), [RIGHT, WRONG])
-            )
-            assert scorers.programs_run == 2
-            assert first[0] is first[2] is second[0]
-            # another problem with the same tests asks the same of its programs
-            await scorers.score(squares("twin"), [WRONG, RIGHT])
-            assert scorers.programs_run == 2
-
-    asyncio.run(main())
+async def test_identical_programs_of_a_problem_run_once_in_the_pool_s_lifetime() -> None:
+    async with pool() as scorers:
+        first, second = await asyncio.gather(
+            scorers.score(squares(), [RIGHT, WRONG, RIGHT, RIGHT]), scorers.score(squares(), [RIGHT, WRONG])
+        )
+        assert scorers.programs_run == 2
+        assert first[0] is first[2] is second[0]
+        # another problem with the same tests asks the same of its programs
+        await scorers.score(squares("twin"), [WRONG, RIGHT])
+        assert scorers.programs_run == 2
 
 
-def test_a_timeout_is_measured_again() -> None:
-    async def main() -> None:
-        async with pool(cpu_seconds_per_test=0.3, cpu_seconds_per_program=1.0) as scorers:
-            for runs in (1, 2):
-                (verdict,) = await scorers.score(squares(), [ENDLESS])
-                assert verdict.status == "timeout"
-                assert scorers.programs_run == runs
-
-    asyncio.run(main())
-
-
-def test_a_killed_scorer_loses_nothing_and_is_replaced() -> None:
-    codes = variants(40)
-
-    async def main() -> None:
-        async with pool() as scorers:
-            asked = asyncio.create_task(scorers.score(squares(), codes))
-            while scorers.programs_run < 4:
-                await asyncio.sleep(0.005)
-            ray.kill(ray.get_actor("scorer-0"))
-            verdicts = await asyncio.wait_for(asked, 300)
-            assert [v.status for v in verdicts] == ["passed", "wrong"] * 20
-            assert ray.get_actor("scorer-0-2") is not None
-
-    asyncio.run(main())
+async def test_a_timeout_is_measured_again() -> None:
+    async with pool(cpu_seconds_per_test=0.3, cpu_seconds_per_program=1.0) as scorers:
+        for runs in (1, 2):
+            (verdict,) = await scorers.score(squares(), [ENDLESS])
+            assert verdict.status == "timeout"
+            assert scorers.programs_run == runs
 
 
 @pytest.mark.parametrize("padding", [0, 100_000], ids=["sent", "stored"])
-def test_all_scorers_killed_at_once_lose_nothing(padding: int) -> None:
+async def test_all_scorers_killed_at_once_lose_nothing_and_are_replaced(padding: int) -> None:
     """A long test suite is kept where the new scorers find it."""
     codes = variants(24)
 
-    async def main() -> None:
-        async with pool() as scorers:
-            asked = asyncio.create_task(scorers.score(squares(padding=padding), codes))
-            while scorers.programs_run < 4:
-                await asyncio.sleep(0.005)
-            for index in range(WORKERS):
-                ray.kill(ray.get_actor(f"scorer-{index}"))
-            verdicts = await asyncio.wait_for(asked, 300)
-            assert [v.status for v in verdicts] == ["passed", "wrong"] * 12
-
-    asyncio.run(main())
+    async with pool() as scorers:
+        asked = asyncio.create_task(scorers.score(squares(padding=padding), codes))
+        while scorers.programs_run < 4:
+            await asyncio.sleep(0.005)
+        for index in range(WORKERS):
+            ray.kill(ray.get_actor(f"scorer-{index}"))
+        verdicts = await asyncio.wait_for(asked, 300)
+        assert [v.status for v in verdicts] == ["passed", "wrong"] * 12
+        assert ray.get_actor("scorer-0-2") is not None
 
 
-def test_a_lost_scorer_beyond_the_least_costs_no_retry_and_leaves_no_other_behind() -> None:
-    async def main() -> None:
-        async with pool(retries=0, workers=1, max_workers=2, idle_seconds=1.0) as scorers:
-            asked = asyncio.create_task(scorers.score(squares(), [f"{SLOW} + {i} - {i}" for i in range(30)]))
-            while scorers.counts()["busy"] < 2:
-                await asyncio.sleep(0.005)
-            ray.kill(ray.get_actor("scorer-1"))
-            assert {v.status for v in await asyncio.wait_for(asked, 300)} == {"passed"}
-            await asyncio.sleep(3.0)
-            assert scorers.counts() == {"busy": 0, "idle": 1, "starting": 0}
-
-    asyncio.run(main())
+async def test_a_lost_scorer_beyond_the_least_costs_no_retry_and_leaves_no_other_behind() -> None:
+    async with pool(retries=0, workers=1, max_workers=2, idle_seconds=1.0) as scorers:
+        asked = asyncio.create_task(scorers.score(squares(), [f"{SLOW} + {i} - {i}" for i in range(30)]))
+        while scorers.counts()["busy"] < 2:
+            await asyncio.sleep(0.005)
+        ray.kill(ray.get_actor("scorer-1"))
+        assert {v.status for v in await asyncio.wait_for(asked, 300)} == {"passed"}
+        await asyncio.sleep(3.0)
+        assert scorers.counts() == {"busy": 0, "idle": 1, "starting": 0}
 
 
-def test_a_sandbox_that_fails_is_tried_elsewhere_and_never_becomes_a_verdict() -> None:
-    async def main() -> None:
-        async with pool() as scorers:
-            await scorers.score(squares(), [RIGHT])
-            asked = asyncio.create_task(scorers.score(squares(), [SLOW]))
-            await asyncio.sleep(0.3)
+async def test_a_sandbox_that_fails_is_tried_elsewhere_and_never_becomes_a_verdict() -> None:
+    async with pool() as scorers:
+        await scorers.score(squares(), [RIGHT])
+        asked = asyncio.create_task(scorers.score(squares(), [SLOW]))
+        await asyncio.sleep(0.3)
+        kill_zygotes()
+        (verdict,) = await asyncio.wait_for(asked, 300)
+        assert verdict.status == "passed"
+
+
+async def test_a_sandbox_that_always_fails_is_an_error_and_no_verdict() -> None:
+    async with pool() as scorers:
+        await scorers.score(squares(), [RIGHT])
+        asked = asyncio.create_task(scorers.score(squares(), [SLOW]))
+        while not asked.done():
             kill_zygotes()
-            (verdict,) = await asyncio.wait_for(asked, 300)
-            assert verdict.status == "passed"
-
-    asyncio.run(main())
-
-
-def test_a_sandbox_that_always_fails_is_an_error_and_no_verdict() -> None:
-    async def main() -> None:
-        async with pool() as scorers:
-            await scorers.score(squares(), [RIGHT])
-            asked = asyncio.create_task(scorers.score(squares(), [SLOW]))
-            while not asked.done():
-                kill_zygotes()
-                await asyncio.sleep(0.05)
-            with pytest.raises(SandboxError, match="squares"):
-                await asked
-
-    asyncio.run(main())
+            await asyncio.sleep(0.05)
+        with pytest.raises(SandboxError, match="squares"):
+            await asked
 
 
 def kill_zygotes() -> None:
@@ -182,42 +146,33 @@ def is_ours(pid: int) -> bool:
     return False
 
 
-def test_a_caller_that_gives_up_takes_nothing_from_another() -> None:
-    async def main() -> None:
-        async with pool() as scorers:
-            codes = variants(8)
-            impatient = asyncio.create_task(scorers.score(squares(), codes))
-            patient = asyncio.create_task(scorers.score(squares(), codes))
-            await asyncio.sleep(0)
-            impatient.cancel()
-            assert [v.status for v in await patient] == ["passed", "wrong"] * 4
-
-    asyncio.run(main())
+async def test_a_caller_that_gives_up_takes_nothing_from_another() -> None:
+    async with pool() as scorers:
+        codes = variants(8)
+        impatient = asyncio.create_task(scorers.score(squares(), codes))
+        patient = asyncio.create_task(scorers.score(squares(), codes))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        assert [v.status for v in await patient] == ["passed", "wrong"] * 4
 
 
-def test_a_problem_with_a_solution_is_calibrated_once_and_the_policy_s_loops_cost_a_second() -> None:
-    async def main() -> None:
-        async with pool(cpu_seconds_per_test=60.0, cpu_seconds_per_program=120.0) as scorers:
-            problem = replace(squares(), solution=RIGHT)
-            first, second = await asyncio.gather(
-                scorers.score(problem, [ENDLESS, RIGHT]), scorers.score(problem, [WRONG, SLOW])
-            )
-            assert [verdict.status for verdict in first + second] == ["timeout", "passed", "wrong", "passed"]
-            assert first[0].cpu_seconds < 3
-
-    asyncio.run(main())
+async def test_a_problem_with_a_solution_is_calibrated_once_and_the_policy_s_loops_cost_a_second() -> None:
+    async with pool(cpu_seconds_per_test=60.0, cpu_seconds_per_program=120.0) as scorers:
+        problem = replace(squares(), solution=RIGHT)
+        first, second = await asyncio.gather(
+            scorers.score(problem, [ENDLESS, RIGHT]), scorers.score(problem, [WRONG, SLOW])
+        )
+        assert [verdict.status for verdict in first + second] == ["timeout", "passed", "wrong", "passed"]
+        assert first[0].cpu_seconds < 3
 
 
-def test_broken_tests_are_the_problem_s_fault_and_say_what_to_do() -> None:
-    async def main() -> None:
-        async with pool() as scorers:
-            broken = Problem("odd", "", "f", TestSuite("check", "def check(candidate):\n    assert nowhere(candidate)"))
-            for problem in (replace(squares("bad"), prelude="import nowhere"), replace(squares(), prelude="1 / 0")):
-                with pytest.raises(BrokenTests, match=r"prelude of problem .* can't be run"):
-                    await scorers.score(replace(problem, solution=RIGHT), [RIGHT])
-                with pytest.raises(BrokenTests, match="can't be run"):
-                    await scorers.score(problem, [RIGHT])
-            assert (await scorers.score(broken, [RIGHT]))[0].status == "wrong"
-            assert (await scorers.score(squares(), [RIGHT]))[0].passed
-
-    asyncio.run(main())
+async def test_broken_tests_are_the_problem_s_fault_and_say_what_to_do() -> None:
+    async with pool() as scorers:
+        broken = Problem("odd", "", "f", TestSuite("check", "def check(candidate):\n    assert nowhere(candidate)"))
+        for problem in (replace(squares("bad"), prelude="import nowhere"), replace(squares(), prelude="1 / 0")):
+            with pytest.raises(BrokenTests, match=r"prelude of problem .* can't be run"):
+                await scorers.score(replace(problem, solution=RIGHT), [RIGHT])
+            with pytest.raises(BrokenTests, match="can't be run"):
+                await scorers.score(problem, [RIGHT])
+        assert (await scorers.score(broken, [RIGHT]))[0].status == "wrong"
+        assert (await scorers.score(squares(), [RIGHT]))[0].passed

@@ -1,8 +1,6 @@
 """The judge behind a rate-limited server: one detached actor for all jobs of a cluster, which nothing is lost with."""
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,7 +17,6 @@ from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeUnavailable
 from raypoly.core.values import Evidence, Problem, Rollout, TestSuite, Verdict
 from tests.actors.conftest import ACTOR_OPTIONS
-from tests.actors.test_scorer import is_ours
 from tests.support.faulty_server import Server, running
 
 KEY = "sk-test-4f1c9d2ab7"
@@ -64,32 +61,28 @@ def no_judge_is_left() -> Iterator[None]:
     end_all()
 
 
-def test_two_jobs_ask_one_actor_and_what_one_paid_for_the_other_has(server: Server, tmp_path: Path) -> None:
-    async def main() -> None:
-        one, other = client(server, tmp_path), client(server, tmp_path, max_pause=60.0)
-        await asyncio.gather(one.start(), other.start())
-        assert len(actors()) == 1
-        answers = await asyncio.gather(*(one.label(*group(number)) for number in range(20)))
-        again = await asyncio.gather(*(other.label(*group(number)) for number in range(20)))
-        for labels in answers + again:
-            assert labels.ids.tolist() == [1, 2, 1]
-        assert len(server.bodies) == 20
-        assert (await other.stats())["calls"] == 20
-        one.stop()
-        assert (await other.label(*group(99))).ids.tolist() == [1, 2, 1]
-
-    asyncio.run(main())
+async def test_two_jobs_ask_one_actor_and_what_one_paid_for_the_other_has(server: Server, tmp_path: Path) -> None:
+    one, other = client(server, tmp_path), client(server, tmp_path, max_pause=60.0)
+    await asyncio.gather(one.start(), other.start())
+    assert len(actors()) == 1
+    answers = await asyncio.gather(*(one.label(*group(number)) for number in range(20)))
+    again = await asyncio.gather(*(other.label(*group(number)) for number in range(20)))
+    for labels in answers + again:
+        assert labels.ids.tolist() == [1, 2, 1]
+    assert len(server.bodies) == 20
+    assert (await other.stats())["calls"] == 20
+    one.stop()
+    assert (await other.label(*group(99))).ids.tolist() == [1, 2, 1]
 
 
-def test_another_key_or_model_is_another_actor(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        await client(server, tmp_path).start()
-        monkeypatch.setenv("JUDGE_TEST_KEY", KEY + "-other")
-        await client(server, tmp_path).start()
-        await client(server, tmp_path, votes=3).start()
-        assert len(actors()) == 3
-
-    asyncio.run(main())
+async def test_another_key_or_model_is_another_actor(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client(server, tmp_path).start()
+    monkeypatch.setenv("JUDGE_TEST_KEY", KEY + "-other")
+    await client(server, tmp_path).start()
+    await client(server, tmp_path, votes=3).start()
+    assert len(actors()) == 3
 
 
 def test_another_key_or_prompt_in_the_same_files_is_another_actor(server: Server, tmp_path: Path) -> None:
@@ -107,47 +100,15 @@ def test_another_key_or_prompt_in_the_same_files_is_another_actor(server: Server
     assert KEY not in str(actors())
 
 
-def test_a_judge_killed_at_any_moment_loses_no_answer_that_had_arrived(server: Server, tmp_path: Path) -> None:
-    async def main() -> None:
-        judge = client(server, tmp_path)
-        await judge.start()
-        groups = [group(number) for number in range(60)]
-        asked = asyncio.gather(*(judge.label(*members) for members in groups))
-        for _ in range(2):
-            seen = len(server.bodies)
-            while len(server.bodies) < seen + 10:
-                await asyncio.sleep(0.005)
-            kill_the_judge()
-            await asyncio.sleep(1)
-        for labels in await asyncio.wait_for(asked, 300):
-            assert labels.ids.tolist() == [1, 2, 1]
-        calls = len(server.bodies)
-        for labels in await asyncio.gather(*(judge.label(*members) for members in groups)):
-            assert labels.ids.tolist() == [1, 2, 1]
-        assert len(server.bodies) == calls
-
-    asyncio.run(main())
-
-
-def kill_the_judge() -> None:
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if b"ray::Judge" in entry.read_bytes() and is_ours(int(entry.parent.name)):
-                os.kill(int(entry.parent.name), signal.SIGKILL)
-
-
-def test_an_actor_that_nobody_asks_ends_itself_and_is_started_again(server: Server, tmp_path: Path) -> None:
-    async def main() -> None:
-        judge = client(server, tmp_path, idle_seconds=3.0)
-        await judge.start()
-        assert (await judge.label(*group(0))).ids.tolist() == [1, 2, 1]
-        deadline = time.monotonic() + 300
-        while actors() and time.monotonic() < deadline:
-            await asyncio.sleep(0.1)
-        assert not actors()
-        assert (await judge.label(*group(1))).ids.tolist() == [1, 2, 1]
-
-    asyncio.run(main())
+async def test_an_actor_that_nobody_asks_ends_itself_and_is_started_again(server: Server, tmp_path: Path) -> None:
+    judge = client(server, tmp_path, idle_seconds=3.0)
+    await judge.start()
+    assert (await judge.label(*group(0))).ids.tolist() == [1, 2, 1]
+    deadline = time.monotonic() + 300
+    while actors() and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+    assert not actors()
+    assert (await judge.label(*group(1))).ids.tolist() == [1, 2, 1]
 
 
 def test_an_outage_arrives_as_itself_and_the_key_is_nowhere(server: Server, tmp_path: Path) -> None:

@@ -111,22 +111,19 @@ async def kill_now_and_then(rng: random.Random, pool: ScorerPool) -> None:
                 os.kill(int(rng.choice(sandboxes).name), signal.SIGKILL)
 
 
-def test_nothing_grows_and_no_kill_changes_a_verdict() -> None:
-    async def main() -> None:
-        pool = ScorerPool(ScorerConfig(workers=2, memory_mib=128), ACTOR_OPTIONS, cache_size=1000)
-        try:
-            await pool.start()
-            await run(pool, 0, PROGRAMS // 10)
-            before = size()
-            await run(pool, PROGRAMS // 10, PROGRAMS // 2)
-            after = size()
-            assert (after.processes, after.descriptors) == (before.processes, before.descriptors)
-            assert after.memory_mib < before.memory_mib + 16, (before, after)
-            killer = asyncio.create_task(kill_now_and_then(random.Random(0), pool))
-            await run(pool, PROGRAMS // 2, PROGRAMS)
-            killer.cancel()
-            print(f"{pool.programs_run} programs: {before} {after} {size()}")
-        finally:
-            pool.stop()
-
-    asyncio.run(main())
+async def test_nothing_grows_and_no_kill_changes_a_verdict() -> None:
+    pool = ScorerPool(ScorerConfig(workers=2, memory_mib=128), ACTOR_OPTIONS, cache_size=1000)
+    try:
+        await pool.start()
+        await run(pool, 0, PROGRAMS // 10)
+        before = size()
+        await run(pool, PROGRAMS // 10, PROGRAMS // 2)
+        after = size()
+        assert (after.processes, after.descriptors) == (before.processes, before.descriptors)
+        assert after.memory_mib < before.memory_mib + 16, (before, after)
+        killer = asyncio.create_task(kill_now_and_then(random.Random(0), pool))
+        await run(pool, PROGRAMS // 2, PROGRAMS)
+        killer.cancel()
+        print(f"{pool.programs_run} programs: {before} {after} {size()}")
+    finally:
+        pool.stop()

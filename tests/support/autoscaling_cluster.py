@@ -22,8 +22,7 @@ import ray
 
 from raypoly.core.errors import RaypolyError
 from tests.support.ports import free_port
-from workflows.liveness.reaper import descendants
-from workflows.startup.ray_cluster import why_closed
+from workflows.startup.ray_cluster import descendants, why_closed
 
 _HEAD_ID = "f" * 51 + "00000"
 """What the fake provider takes for the head's node."""

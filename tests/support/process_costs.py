@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workflows.liveness.reaper import descendants
+from workflows.startup.ray_cluster import descendants
 
 TICKS = os.sysconf("SC_CLK_TCK")
 EVERY_SECONDS = 0.05

@@ -28,7 +28,7 @@ from unittest.mock import patch
 from ray.cluster_utils import Cluster
 
 from tests.support.network_namespaces import Host, Impossible, Network
-from workflows.liveness.reaper import parents
+from workflows.startup.ray_cluster import parents
 
 T = TypeVar("T")
 

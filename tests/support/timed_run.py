@@ -8,11 +8,11 @@ await close_run(opened)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from actors.calls import CallContext
-from raypoly.algorithms import objectives
 from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
 from raypoly.core.settings import load
@@ -28,17 +28,18 @@ from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
-from workflows.liveness.stacks import Stacks
-from workflows.liveness.watchdog import Watchdog
+from workflows.liveness.watchdog import Stacks, Watchdog
 from workflows.observers.progress import PlainProgress
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
 from workflows.startup.open_run import OpenRun
+from workflows.startup.run_parts import NamedParts
 from workflows.step.learner_session import LearnerSession
 from workflows.step.run_durability import RunDurability, RunMemory
 from workflows.step.run_observers import RunObservers
 from workflows.step.services import Services
-from workflows.step.skipped_groups import SkippedGroups
+from workflows.step.stages import build_stages
+from workflows.step.training_group import SkippedGroups
 
 _LEASES: dict[Path, Lease] = {}
 """Of the runs that are open, by their folders."""
@@ -75,7 +76,9 @@ async def open_timed_run(
 ) -> OpenRun:
     """A run in this folder, not restored. `colocated`: the learner's device is free when generation is over."""
     config = config or timed_config(len(times.groups), len(times.groups[0].programs), workers)
-    objective = objective or objectives.of_run(config)
+    parts = NamedParts.build(config)
+    if objective is not None:
+        parts = replace(parts, objective=objective, stages=build_stages(config, objective))
     store = LocalStore(folder, disk)
     lease = _LEASES[folder] = acquire_lease(store, "timed run")
     journal = Journal(store, lease)
@@ -87,7 +90,7 @@ async def open_timed_run(
     session = learner(config, journal, writer, len(times.groups))
     generator = generator or TimedGenerator(times, colocated)
     services = Services(generator, session, scorers, judge, SkippedGroups(0.0, _unheard), context)
-    durability = RunDurability(store, journal, writer, RunMemory(config, objective), session, context, {})
+    durability = RunDurability(store, journal, writer, RunMemory(config, parts.objective), session, context, {})
     progress, rows = PlainProgress((folder / "progress.txt").open("w")), NewestRow()
     observers = RunObservers(
         progress,
@@ -101,7 +104,7 @@ async def open_timed_run(
     )
     train = problems or timed_problems(len(times.groups))
     problem_set = ProblemSet({"train": train, "validation": (), "test": ()}, "")
-    return OpenRun(folder, config, problem_set, objective, services, durability, observers)
+    return OpenRun(folder, config, problem_set, parts, services, durability, observers)
 
 
 async def close_run(opened: OpenRun) -> None:

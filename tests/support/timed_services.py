@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from actors.calls import CallContext
+from actors.learner import LearnerGroup
+from actors.model_files import ModelFiles
 from actors.scorer_actors import ScorerActors, ScorerWorker
 from actors.scorer_pool import ScorerPool
 from raypoly.algorithms.losses.aggregation import Normalisers
@@ -22,7 +25,9 @@ from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import LossStats, UpdateStats
 from raypoly.rollouts.engines import Sample, SampleRequest
 from tests.support.service_times import APPLY, SYNC, UPDATE, Times
+from workflows.startup.run_parts import NamedParts
 from workflows.step.learner_session import LearnerSession
+from workflows.step.training_group import UpdateRows
 
 _PROMPT = np.array([1, 2, 3, 4], np.int32)
 """Of every problem."""
@@ -178,5 +183,8 @@ class TimedLearnerSession(LearnerSession):
     """The learner's life itself, over an actor that sleeps."""
 
     def __init__(self, config: Any, journal: Any, saver: Any, groups: int) -> None:
-        super().__init__(config, Path(), journal, saver, lambda rank: {}, lambda text: None)
+        parts, context = NamedParts.build(config), CallContext()
+        rows = UpdateRows(config, parts.objective, parts.loss, parts.scaffold)
+        learners = LearnerGroup(config, ModelFiles(Path()), lambda rank: {}, context, rows.temperature)
+        super().__init__(config.train, rows, learners, journal, saver, lambda text: None, context)
         self._learners._actors = [LocalActor(_TimedLearner(groups * config.train.rollouts))]

@@ -1,7 +1,6 @@
 """An event loop whose seconds pass at once: where nothing but timers is left to wait for, its clock jumps to the next.
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(main())
+    result = run_virtual(main())
 
 What threads do (the journal's disk) takes no time of this clock, and the clock waits for it: a result depends on no
 machine's speed.
@@ -11,9 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_virtual(work: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

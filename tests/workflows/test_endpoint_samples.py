@@ -25,7 +25,7 @@ from tests.support.faulty_front import running
 from tests.support.faulty_handler import Answer
 from workflows.endpoint_samples import EndpointSamples, ModelEndpoint
 from workflows.model_evaluation import evaluate_model
-from workflows.step.skipped_groups import SkippedGroups
+from workflows.step.training_group import SkippedGroups
 
 T = TypeVar("T")
 SEEDS = (0, 1, 2, 3, 5)

@@ -13,8 +13,8 @@ from raypoly.recipes.cppo.gates.audit import PlanAudit
 from raypoly.recipes.cppo.gates.validation import auc
 from raypoly.run.store.step_records import Record, assemble
 from tests.support.timed_run import close_run
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.test_gate import OWN
-from tests.workflows.step.test_scaffold_rounds import run
 from tests.workflows.step.virtual_run import open_virtual
 from workflows.cppo.plan_audit import audit
 
@@ -41,7 +41,7 @@ async def audited(
 
 
 def test_it_counts_tuples_of_all_problems_and_updates_nothing(tmp_path: Path) -> None:
-    committed, told = run(lambda: audited(tmp_path))
+    committed, told = run_virtual(audited(tmp_path))
     assert told == []
     groups = [record.group for record in committed if record.kind == "generated"]  # type: ignore[union-attr]
     assert {group.problem_id for group in groups} == {f"p{i}" for i in range(32)}
@@ -63,7 +63,7 @@ def test_it_counts_tuples_of_all_problems_and_updates_nothing(tmp_path: Path) ->
 def test_a_planner_whose_plans_all_breach_the_contract_is_refused_and_told_where_to_go_back(
     tmp_path: Path, dull: Collection[str], go_back_to: str
 ) -> None:
-    run(lambda: audited(tmp_path, dull, [*OWN, "gate.name=contract"]))
+    run_virtual(audited(tmp_path, dull, [*OWN, "gate.name=contract"]))
     found = PlanAudit.read(tmp_path)
     assert found is not None
     assert (found.accepted, found.density, found.passes) == (0.0, 0.0, False)

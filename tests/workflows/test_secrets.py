@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.faulty_server import Server, running
 from tests.support.local_driver import ROOT
-from workflows.liveness.reaper import descendants
+from workflows.startup.ray_cluster import descendants
 
 KEY = "sk-test-c40d91b7ee25"
 

@@ -38,7 +38,7 @@ from tests.support.run_differences import run_differences
 from tests.support.service_times import Times
 from tests.support.stopping_disk import Stopped, StoppingDisk
 from tests.support.timed_run import close_run, open_timed_run, release_lease
-from tests.workflows.step.test_scaffold_rounds import run
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import Recorded, Sampler
 from workflows.cppo.plan_audit import audit
 from workflows.startup.open_run import OpenRun
@@ -99,7 +99,7 @@ class Stage:
 
     def live(self, folder: Path, disk: StoppingDisk) -> None:
         """Start, or go on, until it ends or the disk stops it."""
-        run(lambda: self._live(folder, disk))
+        run_virtual(self._live(folder, disk))
 
     async def _live(self, folder: Path, disk: StoppingDisk) -> None:
         opened: OpenRun | None = None

@@ -1,20 +1,26 @@
 """The loop in this process, while its actors are killed under it; and objectives from outside the tree."""
 
 import asyncio
+import json
+import runpy
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 import ray
+import torch
 
+from raypoly import Run
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.run.run_identity import resolve_run
-from tests.support.local_driver import SMALL, LocalDriver
+from tests.support.local_driver import ROOT, SMALL, LocalDriver
 from tests.support.ray_machines import Machines
+from tests.support.structure import PRODUCT
 from workflows.liveness.shutdown import run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.startup.ray_cluster import connect_ray
@@ -85,6 +91,8 @@ def test_losing_the_learner_after_its_update_and_before_the_commit_changes_nothi
 
 
 OBJECTIVE = '''
+import json, os, pathlib, traceback
+import ray, torch
 from raypoly.algorithms.objectives.objective import Objective
 
 
@@ -93,20 +101,50 @@ class Halved(Objective):
 
     def compute(self, group):
         return (group.rewards - group.rewards.mean()) / 2
+
+
+def noted(call, name, wanted=lambda owner: True):
+    """`call`, which notes the files on its stack."""
+
+    def noting(self, *args, **kwargs):
+        if wanted(self):
+            files = [frame.filename for frame in traceback.extract_stack()]
+            pathlib.Path(FOLDER, f"{name}-{os.getpid()}.json").write_text(json.dumps(files))
+        return call(self, *args, **kwargs)
+
+    return noting
+
+
+torch.optim.AdamW.step = noted(torch.optim.AdamW.step, "actor")
+ray.actor.ActorMethod._remote = noted(ray.actor.ActorMethod._remote, "driver", lambda it: it._method_name == "apply")
 '''
+FILES = 7
+"""The most of our files on the stack of `optimizer.step()`, from the entry on and through the learner's actor."""
 
 
-def test_an_objective_from_outside_the_tree_trains(
+def test_an_objective_from_outside_the_tree_trains_a_few_files_from_the_entry_to_the_optimizer(
     warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "halved.py").write_text(OBJECTIVE)
+    (tmp_path / "halved.py").write_text(f"FOLDER = {str(tmp_path)!r}\n{OBJECTIVE}")
     monkeypatch.syspath_prepend(str(tmp_path))
-    own = config(warm_model, tmp_path / "own", "objective.name=halved:Halved", "train.steps=2")
+    engine, model = "generator.engine=transformers", f"model.path={warm_model}"
+    own = [engine, model, f"run.dir={tmp_path / 'own'}", "objective.name=halved:Halved", "train.steps=2"]
+    monkeypatch.setattr(sys, "argv", ["train", *SMALL, *own])
+    for owner, name in ((sys, "excepthook"), (torch.optim.AdamW, "step"), (ray.actor.ActorMethod, "_remote")):
+        monkeypatch.setattr(owner, name, getattr(owner, name))  # put back afterwards
     with subprocess.Popen(["sleep", "1000"]) as other:
-        assert len(set(train(own))) == 2
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module("raypoly.train", run_name="__main__")
+        assert not ended.value.code
         with pytest.raises(subprocess.TimeoutExpired):  # what else this process has started is not the run's to end
             other.wait(6)
         other.kill()
+    assert len({row["weight_digest"] for row in Run(tmp_path / "own").rows}) == 2
+    (driver,), (actor,) = tmp_path.glob("driver-*.json"), tmp_path.glob("actor-*.json")
+    stack = [Path(name) for file in (driver, actor) for name in json.loads(file.read_text())]
+    ours = {str(path.relative_to(ROOT)) for path in stack if any(ROOT / top in path.parents for top in PRODUCT)}
+    assert {"raypoly/train.py", "workflows/train.py", "actors/learner.py"} < ours
+    assert len(ours) <= FILES, sorted(ours)
 
 
 def answers() -> bool:

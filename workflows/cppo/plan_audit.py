@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from actors.learner import LearnerActor
 from raypoly.core.config import Config
 from raypoly.core.errors import TooManySetAside
 from raypoly.core.values import Float64, Group, Problem
@@ -63,7 +64,7 @@ async def audit(opened: OpenRun, least_pass: float, least_density: float) -> Pla
         least_density,
         by_gate("p"),
     )
-    facts = {"problems": len(drawn), "weights": await opened.services.learner.digest()}
+    facts = {"problems": len(drawn), "weights": await opened.services.learner.ask("update", LearnerActor.digest)}
     opened.observers.summary.write("finished")
     opened.durability.store.commit(AUDIT_KEY, seal({**found.values, **facts}))
     return found

@@ -1,11 +1,10 @@
-"""Measures whether the judge drifts: every so many steps it labels a few gold groups anew.
+"""Judge drift: the judge's agreement with gold labels, measured every so many steps beside training.
 
-    monitor.start_if_due(step)      # returns at once; the run's own judge is asked beside the step
-    monitor.take_agreement()        # mean agreement with the gold labels, once a measurement has ended; else None
+    monitor.start_if_due(step)      # returns at once
+    monitor.take_agreement()        # mean agreement, once a measurement has ended; else None
 
-The groups are the same for every run and arm, so a change of the curve is a change of the judge. Their programs run
-once, on the run's scorers. Cached answers are not used, since they show no drift. A measurement never holds up a step
-or changes its labels. While the judge is away, the agreement is unknown.
+The gold groups are the same for every run and arm, so a change of the curve is a change of the judge. A measurement
+never holds up a step or changes its labels.
 """
 
 from __future__ import annotations
@@ -25,26 +24,23 @@ from raypoly.strategies.judge.gold import GoldGroup, read_gold_groups
 from raypoly.strategies.judge.label_agreement import adjusted_rand, ids_of
 
 EVERY = 25
-"""Steps between measurements of a judge that may drift, unless the config says otherwise."""
+"""Steps between measurements, by default."""
 
 
 def check_interval(config: JudgeConfig) -> int:
-    """Steps between measurements; 0 for never."""
+    """Steps between measurements; 0 for never, which is the default of the structural judge."""
     if config.canary_every is None:
         return 0 if config.name == "structural" else EVERY
     return config.canary_every
 
 
 def pick_gold_groups(count: int, golds: Sequence[GoldGroup]) -> list[GoldGroup]:
-    """That many of the groups, always the same; first those whose labels are beyond doubt."""
     order = list(golds)
     random.Random(derive("judge canary")).shuffle(order)
     return sorted(order, key=lambda gold: gold.certainty != "high")[:count]
 
 
 class JudgeDriftMonitor:
-    """Measures the drift of one run's judge."""
-
     def __init__(self, config: Config, scorers: ScorerPool, judge: JudgeClient, note: Callable[[str], None]) -> None:
         self._every, self._count = check_interval(config.judge), config.judge.canary_groups
         self._scorers, self._judge, self._note = scorers, judge, note
@@ -52,24 +48,22 @@ class JudgeDriftMonitor:
         self._seen: list[tuple[GoldGroup, ObservedGroup]] = []
 
     def start_if_due(self, step: int) -> None:
-        """Start a measurement if one is due at this step and none is under way."""
         if self._every and step % self._every == 0 and self._measuring is None:
             self._measuring = asyncio.get_running_loop().create_task(self._try_to_measure())
 
     def take_agreement(self) -> float | None:
-        """Mean adjusted Rand index of the measurement that has ended since the last call; None if none has."""
+        """Mean adjusted Rand index of a measurement that ended since the last call; None if none has."""
         if self._measuring is None or not self._measuring.done():
             return None
         ended, self._measuring = self._measuring, None
         return ended.result()
 
     def stop(self) -> None:
-        """Cancel a measurement under way."""
         if self._measuring is not None:
             self._measuring.cancel()
 
     async def measure_agreement(self) -> float:
-        """Measure the mean adjusted Rand index now. Raises the errors of the scorers and the judge."""
+        """Measure now. Raises the errors of the scorers and the judge."""
         if not self._seen:
             golds = pick_gold_groups(self._count, read_gold_groups())
             seen = await asyncio.gather(*map(self._run, golds))
@@ -81,7 +75,7 @@ class JudgeDriftMonitor:
         try:
             return await self.measure_agreement()
         except RaypolyError as error:
-            # a mean over fewer groups than last time would look like drift
+            # unknown, not a mean over fewer groups, which would look like drift
             self._note(f"The judge's agreement with the gold groups is unknown this time: {error}")
             return None
 
@@ -91,5 +85,6 @@ class JudgeDriftMonitor:
         return ObservedGroup(group, tuple(await self._scorers.score(group.problem, codes, order=AFTER_ALL)))
 
     async def _agreement(self, gold: GoldGroup, seen: ObservedGroup) -> float:
+        # a cached answer shows no drift
         labels = await self._judge.label(seen.group.problem, seen.rollouts, seen.verdicts, fresh=True)
         return adjusted_rand(ids_of(labels), gold.labels)

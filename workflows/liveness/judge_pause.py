@@ -1,6 +1,6 @@
-"""The pause of training while the judge is away: it is shown, the judge is probed, and training goes on by itself.
+"""The pause of training during an outage of the judge, which never becomes a label or a reward.
 
-An outage never becomes a label or a reward. It ends the run only if `judge.max_pause` sets a limit.
+The pause is shown, the judge is probed, and training goes on by itself. `judge.max_pause` may set a limit.
 """
 
 from __future__ import annotations
@@ -23,16 +23,10 @@ T = TypeVar("T")
 LONGEST_WAIT = 60.0
 """Seconds between probes, at most."""
 COMMAND_SECONDS = 10.0
-"""How long `run.on_pause` may go on when the judge is back. Training waits for it."""
+"""How long training waits for `run.on_pause` when the judge is back."""
 
 
 class JudgeOutagePause:
-    """Lets every caller ask the judge, and makes them all wait while it is away.
-
-    `on_change` is called when a pause begins and when it ends (then with its `seconds`), with the new state of the
-    run: `paused` or `running`.
-    """
-
     def __init__(
         self,
         config: JudgeConfig,
@@ -40,6 +34,7 @@ class JudgeOutagePause:
         on_pause: str | None = None,
         on_change: Callable[[Mapping[str, Any], str], None] = lambda pause, state: None,
     ) -> None:
+        """`on_change` gets each pause as it begins (`paused`), and as it ends (`running`), then with its `seconds`."""
         self._config, self._progress = config, progress
         self._on_pause, self._on_change = on_pause, on_change
         self._open = asyncio.Event()
@@ -47,21 +42,18 @@ class JudgeOutagePause:
         self._pauses: list[dict[str, Any]] = []
 
     async def ask(self, stage: str, question: Callable[[], Awaitable[T]], probe: Callable[[], Awaitable[None]]) -> T:
-        """The answer to a stage's question, after any pause. A pause calls `probe` until it no longer raises `Away`.
-
-        Raises `PausedTooLong`, and the question's errors other than `Away`.
-        """
+        """The answer to a stage's question, after any pause, which calls `probe` until it raises no `Away`. Raises
+        `PausedTooLong`."""
         while True:
             await self._open.wait()
             try:
                 return await question()
             except Away as error:
-                if self._open.is_set():
+                if self._open.is_set():  # else another caller has found it away, and pauses for all
                     await self._pause(stage, str(error), probe)
 
     @property
     def is_paused(self) -> bool:
-        """Whether the run waits for the judge now."""
         return not self._open.is_set()
 
     def take_pauses(self) -> list[dict[str, Any]]:
@@ -113,7 +105,7 @@ class JudgeOutagePause:
         return float("inf") if limit is None else max(0.0, limit - (time.monotonic() - started))
 
     async def _run_command(self, reason: str, since: datetime) -> None:
-        """Run the user's `run.on_pause`, if there is one. If it fails, note it. Where this is cancelled, kill it."""
+        """Run the user's `run.on_pause`, if there is one; kill it where this is cancelled. A failure gives a note."""
         if (command := self._on_pause) is None:
             return
         environment = os.environ | {"RAYPOLY_PAUSE_REASON": reason, "RAYPOLY_PAUSE_SINCE": since.isoformat()}

@@ -1,4 +1,4 @@
-"""All that raypoly uses of Ray beyond its public names. A change of Ray's version fails in this file's test first."""
+"""Ray's private names, all that raypoly uses. A change of Ray's version fails in this file's test first."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from ray.experimental.internal_kv import _internal_kv_get
 
 
 def actor_id(actor: Any) -> str:
-    """The id of an actor, by its handle, in hexadecimal digits."""
     found: str = actor._actor_id.hex()
     return found
 
 
 def raylet_socket() -> str | None:
-    """The path of the socket on which this driver's raylet listens; None if it has none on this machine."""
+    """None if this driver has none on this machine."""
     node: Any = ray._private.worker.global_worker.node
     return None if node is None else str(node.raylet_socket_name)
 
 
 def log_folder() -> Path | None:
-    """Where the processes of this machine's Ray write their output; None if this driver has no node here."""
+    """None if this driver has no node here."""
     node: Any = ray._private.worker.global_worker.node
     return None if node is None else Path(node.get_logs_dir_path())
 
 
 def kill_own_node() -> None:
-    """Kill the processes of a local Ray at once. A shared cluster notices this process's death by itself."""
+    """Kill a local Ray's processes. A shared cluster notices this process's death by itself."""
     node: Any = ray._private.worker._global_node
     if node is not None and ray.is_initialized():
         node.kill_all_processes(check_alive=False, allow_graceful=False)
@@ -45,12 +44,12 @@ def forget_authentication() -> None:
 
 
 def never_start_by_itself() -> None:
-    """From now on a call to Ray without a connection raises `RaySystemError`. Ray would start another one, or join."""
+    """Make a call to Ray without a connection raise `RaySystemError`. Ray would start another cluster, or join one."""
     ray._private.auto_init_hook.enable_auto_connect = False
 
 
 def dashboard_address() -> str | None:
-    """Where the dashboard of the connected Ray answers, with or without `http://`."""
+    """With or without `http://`."""
     found: str | None = ray._private.worker.get_dashboard_url()
     return found
 
@@ -59,10 +58,8 @@ _print = ray._private.worker.print_to_stdstream
 
 
 def take_messages(take: Callable[[str], None] | None) -> None:
-    """Give Ray's own messages, such as a lost node's dump, to `take` in place of standard output; None ends that.
-
-    A driver that was connected with `log_to_driver=False` gets nothing else there.
-    """
+    """Give Ray's messages to `take`, not to standard output; None ends that. A driver that was connected with
+    `log_to_driver=False` gets nothing else there."""
 
     def told(data: Mapping[str, Any], ignore_prefix: bool) -> None:
         assert take is not None
@@ -72,10 +69,8 @@ def take_messages(take: Callable[[str], None] | None) -> None:
 
 
 def autoscales() -> bool:
-    """Whether the connected cluster has an autoscaler, which may add nodes.
-
-    It names the types of its nodes. Where there is none, Ray makes up a type for each node.
-    """
+    """Whether the connected cluster has an autoscaler."""
+    # an autoscaler names the types of its nodes; without one Ray makes up a type for each node
     status = get_cluster_status(ray.get_runtime_context().gcs_address)
     types = {node.ray_node_type_name for node in (*status.active_nodes, *status.idle_nodes)}  # of autoscaler v2
     told = _internal_kv_get(ray._private.ray_constants.DEBUG_AUTOSCALING_STATUS)  # of the autoscaler before it
@@ -86,7 +81,7 @@ def autoscales() -> bool:
 
 
 def job_runtime_env() -> Mapping[str, Any] | None:
-    """The runtime environment of the Ray job whose driver this process is; None if it is none."""
+    """None outside a Ray job."""
     told = os.environ.get(ray._private.runtime_env.constants.RAY_JOB_CONFIG_JSON_ENV_VAR)
     if told is None:
         return None

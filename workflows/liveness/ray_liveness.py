@@ -1,5 +1,5 @@
-"""Detects that Ray is gone. Ray ends a driver half a second after its raylet's death, without a message, and aborts a
-driver whose head is gone for a minute.
+"""Detection of Ray's death, before Ray ends the driver without a message: half a second after its raylet's death, a
+minute after its head's.
 
     with RayLiveness(lambda why: shutdown.end_without_ray(ray_gone(why), ...)):
         ...
@@ -30,8 +30,6 @@ _DIED = "its raylet on this machine died"
 
 
 class RayLiveness:
-    """Watches this driver's raylet, and connects to the head every two seconds, each in a thread of its own."""
-
     def __init__(self, lost: Callable[[str], None], gone_seconds: float = _GONE_SECONDS) -> None:
         self._lost, self._gone_seconds = lost, gone_seconds
         self._over = threading.Event()
@@ -71,10 +69,9 @@ class RayLiveness:
                 return
 
     def _raylet_died(self, seconds: float = 0.0) -> bool:
-        """Whether the raylet is dead, or dies within these seconds."""
         if self._raylet < 0:
             return False
-        poll = select.poll()
+        poll = select.poll()  # a pidfd becomes readable when its process ends
         poll.register(self._raylet, select.POLLIN)
         return bool(poll.poll(1000 * seconds))
 
@@ -90,7 +87,7 @@ class RayLiveness:
 
 
 def _pidfd_of_listener(path: str) -> int:
-    """A pidfd of the process that listens at a Unix socket; -1 if it can't be found out."""
+    """A pidfd of the process that listens there; -1 if it can't be found out."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(_CONNECT_SECONDS)
@@ -102,5 +99,4 @@ def _pidfd_of_listener(path: str) -> int:
 
 
 def ray_gone(why: str) -> RayGone:
-    """The error for the user; `why` is a clause."""
     return RayGone(f"Ray is gone: {why}. Everything is committed; resume with the same command.")

@@ -1,35 +1,34 @@
-"""Ends a run before its work is done: on a signal, by the watchdog, or because Ray is gone.
+"""The end of a run before its work is done: on a signal, by the watchdog, or because Ray is gone.
 
     shutdown = Shutdown(grace_seconds)
-    with stop_on_signals(shutdown):
+    with shutdown.on_signals():
         asyncio.run(work())             # inside it: `with shutdown.guard(): ...`
 
-SIGTERM (a spot node that goes away, `ray job stop`) and the first Ctrl-C cancel the work. Everything on the way out
-still happens: a commit under way is finished first. The end comes in bounded time: work that hangs is left behind. The
-second Ctrl-C ends the process at once.
+SIGTERM (a spot node that goes away, `ray job stop`) and the first Ctrl-C cancel the work. A commit under way is
+finished first. The end comes in bounded time: work that hangs is left. The second Ctrl-C ends the process at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
 from raypoly.core.errors import RaypolyError, RunStopped
-from workflows.liveness.ray_internals import kill_own_node
-from workflows.liveness.shell_command import shell_command
+from workflows.liveness.ray_internals import job_runtime_env, kill_own_node
 
 _AFTER_ERROR_SECONDS = 30.0
-"""Time for the way out if something hangs or is gone."""
 _RESERVED_SECONDS = 10.0
-"""The part of the grace time that is kept for ending actors and Ray."""
+"""Of the grace time, for ending actors and Ray."""
+_VARIABLES = ("PYTHONPATH", "RAYPOLY_RUNS")
 
 
 class Shutdown:
@@ -46,7 +45,7 @@ class Shutdown:
 
     @property
     def seconds_left(self) -> float:
-        """Time left for useful work, such as a checkpoint; 0 if something is broken."""
+        """Seconds for useful work, such as a checkpoint; 0 if something is broken."""
         if not isinstance(self.reason, RunStopped) or self._grace is None:
             return 0.0
         return max(0.0, self._until - time.monotonic() - _RESERVED_SECONDS)
@@ -79,10 +78,44 @@ class Shutdown:
         if self._loop is not None and self._task is not None:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Inside, SIGINT and SIGTERM request the end, if this is the main thread. Of a task group's errors the first is
+        raised: it has cancelled the other tasks."""
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            again = shell_command(sys.orig_argv[1:])
+            stopped = RunStopped(f"Stopped; everything is committed. Resume with: {again}")
+            if number == signal.SIGINT:
+                stopped.exit_code = 128 + number
+            if self.reason is not None:
+                if number == signal.SIGINT:
+                    exit_process(stopped)
+                return
+            if number == signal.SIGINT:
+                print("\nStopping: what is under way is committed; press Ctrl-C again to stop now.", file=sys.stderr)
+            if self._task is not None:
+                self.request(stopped)
+            else:  # nothing has started yet
+                raise stopped
+
+        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        before = {number: signal.signal(number, handle) for number in signals}
+        try:
+            yield
+        except BaseExceptionGroup as group:
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            raise error from group
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
     def end_without_ray(
         self, reason: RaypolyError, flush: Callable[[], Coroutine[Any, Any, None]], release: Callable[[], None]
     ) -> None:
-        """Ray is gone, and will end this process at the next call to it: flush, print the reason, and end it here."""
+        """Flush, print the reason and end this process, which Ray would do at the next call to it."""
         if self._grace is None or self._loop is None:
             self.request(reason)
             return
@@ -91,11 +124,6 @@ class Shutdown:
             asyncio.run_coroutine_threadsafe(flush(), self._loop).result(_RESERVED_SECONDS)
             release()
         exit_process(None)
-
-    @property
-    def is_guarding(self) -> bool:
-        """Whether a task is inside `guard`."""
-        return self._task is not None
 
     def _force(self, within: float) -> None:
         if not self._over.wait(within):
@@ -106,7 +134,7 @@ class Shutdown:
 
 
 def exit_process(reason: RaypolyError | None) -> None:
-    """Print the reason, kill Ray's processes if they are this driver's own, and end this process at once."""
+    """Print the reason, kill a local Ray, and end this process at once."""
     if reason is not None:
         print(f"\n{reason}", file=sys.stderr)
     sys.stdout.flush()
@@ -115,44 +143,18 @@ def exit_process(reason: RaypolyError | None) -> None:
     os._exit(1 if reason is None else reason.exit_code)
 
 
-@contextmanager
-def stop_on_signals(shutdown: Shutdown) -> Iterator[None]:
-    """Inside, in the main thread, SIGINT and SIGTERM request the end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        again = shell_command(sys.orig_argv[1:])
-        stopped = RunStopped(f"Stopped; everything is committed. Resume with: {again}")
-        if number == signal.SIGINT:
-            stopped.exit_code = 128 + number
-        if shutdown.reason is not None:
-            if number == signal.SIGINT:
-                exit_process(stopped)
-            return
-        if number == signal.SIGINT:
-            print("\nStopping: what is under way is committed; press Ctrl-C again to stop now.", file=sys.stderr)
-        if shutdown.is_guarding:
-            shutdown.request(stopped)
-        else:  # nothing has started yet
-            raise stopped
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def run_workflow(work: Coroutine[Any, Any, None], shutdown: Shutdown | None = None) -> None:
-    """Run a workflow to its end. Of a task group's errors the first is raised; it has cancelled the other tasks."""
-    try:
-        with stop_on_signals(shutdown or Shutdown()):
-            asyncio.run(work)
-    except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from group
+    with (shutdown or Shutdown()).on_signals():
+        asyncio.run(work)
+
+
+def shell_command(arguments: Sequence[str]) -> str:
+    """The shell command of this Python with `arguments`, with variables that decide its modules and folder. In a Ray
+    job: the command that submits another from the first one's folder."""
+    job = job_runtime_env()
+    if job is not None:
+        folder = ["--working-dir", "."] if "working_dir" in job else []
+        return shlex.join(["ray", "job", "submit", *folder, "--", "python", *arguments])
+    inside = os.path.relpath(sys.executable)  # .venv/bin/python, where it lies below the working directory
+    given = (f"{name}={shlex.quote(value)} " for name in _VARIABLES if (value := os.environ.get(name)))
+    return "".join(given) + shlex.join([sys.executable if inside.startswith("..") else inside, *arguments])

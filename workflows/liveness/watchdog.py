@@ -1,52 +1,113 @@
-"""The watchdog finds a stage that makes no progress, saves all stacks, and restarts its actor once.
+"""The watchdog: finds a stage without progress, saves all stacks in the run's folder, and restarts its actor once.
 
     with Watchdog(seconds, calls, actors, Stacks(store), progress.note, failed=shutdown.request, paused=...):
         ...
 
-Progress is what an actor's pulse shows (tokens, programs, answers), and each answer that arrives. A call that waits
-longer than `seconds` without any progress is stalled. The Python stacks of all actors and of the driver are written to
+Progress is what an actor's pulse shows (tokens, programs, answers), and each answer that arrives. A call without
+progress for `seconds` is stalled: the Python stacks of all actors and of the driver are written to
 `<run>/stacks/<time>.txt`, and the actor is killed, upon which its caller replaces it and asks again. The run ends if
-the same actor stalls again, or if no actor is the cause (the storage, the driver's own code). The watchdog is a thread,
-so it also finds a driver that hangs.
+the same actor stalls again, or if no actor is the cause (the storage, the driver's own code).
 """
 
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Self
 
 import ray
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.calls import START, InFlightCall, InFlightCalls
 from actors.judge import PROBE
-from actors.watched import Pulse
+from actors.watched import Pulse, all_stacks, signalled_stacks
 from raypoly.core.errors import RaypolyError, Stalled
+from raypoly.run.store import Store
 from workflows.liveness.ray_internals import actor_id
-from workflows.liveness.stacks import Stacks
 
 _START_SECONDS = 900.0
-"""The least time for an actor to start, during which it has no pulse."""
+"""For an actor to start, during which it has no pulse."""
 _LONGEST_INTERVAL = 15.0
+_ANSWER_SECONDS = 5.0
+_SIGNAL_SECONDS = 20.0
+"""A task has to start on another node first."""
+_WRITE_SECONDS = 10.0
 DRIVER, STORAGE = "the driver", "the storage"
+
+
+class Stacks:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def write(self, headline: str, actors: Mapping[str, Any], pulses: Mapping[str, Pulse | None]) -> str:
+        """Write all stacks; returns the file's place. `pulses`: each actor's last, by its id."""
+        parts = [headline, f"=== the driver\n{all_stacks()}"]
+        asked = {name: actor.stacks.remote() for name, actor in actors.items()}
+        if asked:
+            ray.wait(list(asked.values()), num_returns=len(asked), timeout=_ANSWER_SECONDS)
+        for name, answer in asked.items():
+            pulse = pulses.get(actor_id(actors[name]))
+            pid = "" if pulse is None else f" (pid {pulse.pid} on node {pulse.node[:12]})"
+            parts.append(f"=== {name}{pid}\n{_ask_actor(answer) or _signal_actor(pulse)}")
+        return self._save("\n\n".join(parts).encode())
+
+    def _save(self, data: bytes) -> str:
+        key = f"stacks/{datetime.now(UTC):%Y%m%dT%H%M%S}.txt"
+        written = threading.Event()
+
+        def put() -> None:
+            try:
+                self._store.put_mutable(key, data)
+            except RaypolyError:
+                return
+            written.set()
+
+        threading.Thread(target=put, daemon=True).start()
+        if written.wait(_WRITE_SECONDS):
+            return self._store.place(key)
+        # the run's storage may be what hangs: then this machine's own disk has them
+        with tempfile.NamedTemporaryFile(prefix="raypoly-stacks-", suffix=".txt", delete=False) as file:
+            file.write(data)
+        return str(Path(file.name))
+
+
+def _ask_actor(answer: Any) -> str:
+    try:
+        stacks: str = ray.get(answer, timeout=0.1)
+    except RayError:  # no answer, or it is gone
+        return ""
+    return stacks
+
+
+def _signal_actor(pulse: Pulse | None) -> str:
+    """The stacks that the actor's process writes on a signal, which works while C code holds its interpreter."""
+    if pulse is None:
+        return "(it never answered)\n"
+    there = NodeAffinitySchedulingStrategy(pulse.node, soft=False)
+    task = ray.remote(num_cpus=0, max_retries=0)(signalled_stacks).options(scheduling_strategy=there)
+    try:
+        found: str = ray.get(task.remote(pulse.pid, pulse.descriptor), timeout=_SIGNAL_SECONDS)
+    except RayError as error:
+        return f"(it does not answer, and its node neither: {type(error).__name__})\n"
+    return found or "(it does not answer, not even to a signal: the process is stopped)\n"
 
 
 @dataclass
 class _Known:
-    """What is known about an actor."""
-
     actor: Any
     pulse: Pulse | None = None
     asked: Any = None
-    """The answer to the last request for a pulse, until it arrives."""
 
 
 class Watchdog:
-    """Runs inside `with`, which has to be entered in the driver's event loop."""
+    """A thread inside `with`, which has to be entered in the driver's event loop."""
 
     def __init__(
         self,
@@ -75,19 +136,20 @@ class Watchdog:
         self._over.set()
 
     def step_done(self) -> None:
-        """A step is done, so the restart has helped: the next stall counts as the first again."""
+        """Count the next stall of an actor as its first: the restart has helped."""
         self._struck.clear()
 
     def _watch(self) -> None:
         last = time.monotonic()
         while not self._over.wait(self._every):
             now = time.monotonic()
-            if now - last > self._every + self._seconds / 4:  # this process itself was stopped
+            if now - last > self._every + self._seconds / 4:
+                # this process itself was stopped (a laptop's lid, SIGSTOP): nothing had a chance to show progress
                 for call in [*self._calls.open, self._driver]:
                     call.beat()
             last = now
             try:
-                self._loop.call_soon_threadsafe(self._driver.beat)
+                self._loop.call_soon_threadsafe(self._driver.beat)  # late where the driver's own code hangs
                 self._find_stall()
             except (RayError, RuntimeError, ValueError, OSError) as error:  # Ray or the loop is about to end
                 if self._over.is_set():
@@ -97,6 +159,7 @@ class Watchdog:
     def _find_stall(self) -> None:
         self._read_pulses()
         if self._paused():
+            # what waits for the judge is not stalled; the probe that asks whether it is back may be
             for call in self._calls.open:
                 if call.stage != PROBE:
                     call.beat()
@@ -108,6 +171,7 @@ class Watchdog:
                 return
 
     def _read_pulses(self) -> None:
+        """Take pulses that came, without waiting: an actor may never answer."""
         actors = {actor_id(actor): actor for actor in self._actors().values()}
         self._known = {key: self._known.get(key) or _Known(actor) for key, actor in actors.items()}
         for key, known in self._known.items():
@@ -141,6 +205,7 @@ class Watchdog:
         self._struck.add(call.who)
         self._note(f"{what}: it is restarted; where each process stood is in {place}.")
         ray.kill(call.actor)
+        # the killed actor's other calls wait for its replacement: their time begins anew
         for other in self._calls.open:
             if other.actor is call.actor or other.who == call.who:
                 other.beat()

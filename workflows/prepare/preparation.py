@@ -59,7 +59,7 @@ from workflows.prepare.problem_chunks import (
     Work,
     solution_reason,
 )
-from workflows.step.skipped_groups import SkippedGroups
+from workflows.step.training_group import SkippedGroups
 
 _SOLUTIONS_CHUNK = 64
 """Problems whose solutions are run in one step of the journal."""

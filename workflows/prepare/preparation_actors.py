@@ -20,10 +20,9 @@ from raypoly.planning.placement import ON_CPU, Placement
 from raypoly.run.store import Lease, Store
 from workflows.durability.journal import Journal
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
-from workflows.liveness.ray_messages import RayMessages
+from workflows.liveness.ray_output import RayMessages
 from workflows.liveness.shutdown import Shutdown
-from workflows.liveness.stacks import Stacks
-from workflows.liveness.watchdog import Watchdog
+from workflows.liveness.watchdog import Stacks, Watchdog
 from workflows.startup.ray_cluster import connect_ray, dashboard_url, scorer_options
 from workflows.startup.resources import ActorResources
 from workflows.startup.starting_model import starting_model, with_copy_for_other_nodes

@@ -26,8 +26,8 @@ from raypoly.run.store.rollout_files import BLOCK
 from raypoly.run.store.step_records import Applied, Generated, Record, StageFinding
 from workflows.durability.journal import Journal
 from workflows.liveness.watchdog import STORAGE
-from workflows.step.skipped_groups import SkippedGroups, skip_reason
-from workflows.step.stages.score_stage import score_group
+from workflows.step.stages.built_in import score_group
+from workflows.step.training_group import SkippedGroups, skip_reason
 
 _OPEN = 2
 """Chunks at the same time: programs of one run while responses of the next are sampled."""

@@ -1,4 +1,4 @@
-"""Connects to Ray: the cluster that this process belongs to, else a local one of its own."""
+"""Ray for a run: the cluster that this process belongs to, else a local one of its own."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import ray
 
@@ -27,30 +29,24 @@ from raypoly.run.sinks import WANDB_SECRETS
 from raypoly.run.store.lease import is_alive
 from raypoly.strategies.judge import key_variable_names
 from workflows.liveness import ray_internals
-from workflows.liveness.reaper import Reaper, descendants
 
 _ADDRESS_FILE = "address"
-"""In the folder of a Ray that a run starts for itself."""
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[^:/]+):(?P<port>\d+)")
 _PORT_SECONDS = 3.0
 _PORT_WAITS = (0.5, 1.0, 2.0, 4.0, 0.0)
-"""Seconds to wait after each look at a closed port: a head that restarts opens it again."""
+"""Seconds after each look at a closed port: a head that restarts opens it again."""
 ACTOR_CPUS = 0.1
-"""The CPUs that Ray reserves for an actor. The stages of a step take turns, so two cores are enough for all."""
+"""CPUs that Ray reserves for an actor. The stages of a step take turns, so two cores are enough for all."""
 
 
 def joins_cluster() -> bool:
-    """Whether a start joins the cluster of `RAY_ADDRESS`. Where that is empty or unset, it starts a Ray of its own."""
     return bool(os.environ.get("RAY_ADDRESS"))
 
 
 @contextmanager
 def connect_ray(config: Config, namespace: str) -> Iterator[None]:
-    """Inside, Ray is connected: the cluster of `RAY_ADDRESS` (set in a job), else a local one in a temporary folder.
-
-    Actors live in a namespace named by the run. The modules of parts named `package.module:Class` are sent to them.
-    """
+    """Inside, Ray is connected: the cluster of `RAY_ADDRESS`, else a local one in a temporary folder."""
     ray_internals.never_start_by_itself()  # a thread of a run that has ended may still call Ray
     modules = user_modules(config)
     common: dict[str, Any] = {
@@ -86,7 +82,6 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
 
 @contextmanager
 def _without_variables(names: Sequence[str]) -> Iterator[None]:
-    """Inside, this process does not have these environment variables, so that Ray's processes don't inherit them."""
     kept = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
         yield
@@ -96,7 +91,7 @@ def _without_variables(names: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _own_authentication() -> Iterator[None]:
-    """Inside, a local Ray requires tokens. Afterwards this process joins other clusters without them."""
+    """Inside, a local Ray requires tokens. Afterwards this process may join clusters without them."""
     before = os.environ.get(_AUTHENTICATION)
     try:
         yield
@@ -108,7 +103,6 @@ def _own_authentication() -> Iterator[None]:
 
 
 def _join_cluster(options: dict[str, Any]) -> None:
-    """Join the cluster of `RAY_ADDRESS`. Raises `RaypolyError` if there is none."""
     address = os.environ["RAY_ADDRESS"]
     for wait in _PORT_WAITS:  # Ray itself would try for many minutes
         closed = why_closed(address)
@@ -145,7 +139,7 @@ def why_closed(address: str) -> str:
 
 @contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """Keep this process's SIGTERM handler, which Ray replaces when it starts."""
+    """Restore this process's SIGTERM handler, which Ray replaces when it starts."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -157,7 +151,7 @@ def _own_sigterm() -> Iterator[None]:
 
 
 def own_address(pid: int) -> str:
-    """The address of the Ray that a driver of this machine and user runs for itself; empty if it runs none."""
+    """Address of the Ray of this user's driver; empty if it started none."""
     for path in Path("/tmp").glob(f"rp-{pid}-*/{_ADDRESS_FILE}"):
         if path.stat().st_uid == os.getuid():
             return path.read_text()
@@ -165,7 +159,6 @@ def own_address(pid: int) -> str:
 
 
 def _remove_stale_folders() -> None:
-    """Remove the temporary folders that killed drivers of this user left behind."""
     for folder in Path("/tmp").glob("rp-*-*"):
         pid = folder.name.split("-")[1]
         if pid.isdigit() and not is_alive(int(pid)) and folder.stat().st_uid == os.getuid():
@@ -174,10 +167,7 @@ def _remove_stale_folders() -> None:
 
 @contextmanager
 def local_ray(hidden: Sequence[str] = (), **options: Any) -> Iterator[None]:
-    """Inside, a Ray of this machine alone runs, and its processes don't inherit the environment variables `hidden`.
-
-    `options` are those of `ray.init`. Raises `RaypolyError` if Ray does not start.
-    """
+    """Inside, a local Ray runs, without the environment variables `hidden`. `options`: of `ray.init`."""
     if ray.is_initialized():
         raise RaypolyError("This process is connected to a Ray already: call ray.shutdown() first.")
     with _own_authentication():
@@ -190,9 +180,7 @@ def local_ray(hidden: Sequence[str] = (), **options: Any) -> Iterator[None]:
 
 
 def _start(options: dict[str, Any]) -> None:
-    """Start a cluster. Three tries, since Ray's timeout (30 s) is short for a busy machine. A dashboard that does not
-    start in its time (60 s) is left out of the next: it should not keep a run from starting."""
-    for last in (False, False, True):
+    for last in (False, False, True):  # Ray's timeout (30 s, the dashboard's 60 s) is short for a busy machine
         try:
             with _own_sigterm():
                 ray.init(**options)
@@ -206,16 +194,12 @@ def _start(options: dict[str, Any]) -> None:
 
 
 def dashboard_url() -> str | None:
-    """The URL of this run's Ray dashboard; None if there is none."""
     url = ray_internals.dashboard_address()
     return f"http://{url}" if url and not url.startswith("http") else url
 
 
 def scorer_options(config: ScorerConfig, reserved: float = 0.0) -> dict[str, Any]:
-    """The resources of a scorer actor: cores of a cluster, spread over its nodes. Needs a connected Ray.
-
-    `reserved`: CPUs of the cluster that are kept for others.
-    """
+    """Ray's options for a scorer actor, spread over the nodes. `reserved`: CPUs of the cluster that others get."""
     if config.cpus is not None:
         cpus = config.cpus
     else:  # the engine and the learner must find room beside the scorers
@@ -229,12 +213,11 @@ def scorer_options(config: ScorerConfig, reserved: float = 0.0) -> dict[str, Any
 
 
 def actor_options() -> dict[str, Any]:
-    """The resources of an actor without a GPU."""
     return {"num_cpus": ACTOR_CPUS}
 
 
 def user_modules(config: Config) -> list[str]:
-    """The folders or files of the user's modules that the config names, for Ray's `py_modules`."""
+    """The user's modules that the config names, for Ray's `py_modules`."""
     names = (
         config.objective.name,
         config.loss.name,
@@ -257,3 +240,86 @@ def _origin(module: str) -> Path | None:
     if spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))
     return Path(spec.origin) if spec.origin else None
+
+
+_SCRIPT = """
+import os, shutil, signal, sys, time
+watched, folder = {}, sys.argv[1]
+def start(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+for line in sys.stdin:
+    watched[int(line)] = start(int(line))
+until = time.monotonic() + 3
+while time.monotonic() < until and any(begun and start(pid) == begun for pid, begun in watched.items()):
+    time.sleep(0.1)
+for pid, begun in watched.items():
+    if begun and start(pid) == begun:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+for _ in range(10):
+    shutil.rmtree(folder, ignore_errors=True)
+    if not os.path.exists(folder):
+        break
+    time.sleep(1)
+"""
+"""Pids are reused: a process is its pid and its start time."""
+
+
+class Reaper:
+    """A process that outlives its driver by seconds and removes what is left of its Ray, whose agents wait for minutes
+    for a head that is gone."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-S", "-E", "-c", _SCRIPT, self._folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # it gets no signal to the driver's group
+            env={},  # it gets none of the driver's keys
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def watch(self, processes: Iterable[int]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write("".join(f"{pid}\n" for pid in processes))
+            self._process.stdin.flush()
+        except BrokenPipeError:  # somebody killed the reaper: Ray's own clean-up has to do
+            return
+
+
+def descendants(pid: int) -> set[int]:
+    """Pids of a process's children, and of theirs."""
+    parent_of = dict(parents())
+    found = {pid}
+    while more := {child for child, parent in parent_of.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def parents() -> Iterator[tuple[int, int]]:
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                yield int(folder.name), int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:  # it has just ended
+                continue

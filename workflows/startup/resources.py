@@ -1,8 +1,5 @@
 """Ray's resources for the learner, the engines and the driver.
 
-    resources = await reserve_resources(config, note)
-    Generator(config, model, resources.engine, context, resources.placement)
-
 On GPUs all engines and ranks of a run are in one placement group, so a run has all of its GPUs or none. A colocated
 pair, a rank of the learner and its engine, shares one bundle of it, and so one GPU.
 """
@@ -25,44 +22,36 @@ from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import ACTOR_CPUS, joins_cluster
 
 NOTE_SECONDS = 30.0
-"""Seconds between lines that say what a run waits for."""
 _FIRST_NOTE_SECONDS = 5.0
-"""Seconds before the first one."""
 _GATE_SHARE = 0.1
-"""Of a GPU, for Ray's count: the gate's actor has so much of the one that it shares."""
+"""Share of a GPU for the gate's actor, by Ray's count."""
 _OWN_CORE_SECONDS = 2.0
-"""How long to wait for a core of the driver's node. If others have it, the driver does without."""
 
 
 @dataclass(frozen=True)
 class ActorResources:
-    """The reserved resources of a run."""
-
     placement: Placement
     gpus: int
-    """How many GPUs the cluster has."""
+    """Of the cluster."""
     group: PlacementGroup | None = None
-    """The placement group of the engines and ranks; None where they may be anywhere."""
+    """Of the engines and ranks; None where they may be anywhere."""
     ranks: int = 1
-    """Of the learner: the group's first bundles, where engines have others."""
+    """Of the learner: they have the group's first bundles."""
     engine_cpus: float = ACTOR_CPUS
-    """CPUs of an engine."""
     cpus: float = 0.0
-    """CPUs of the cluster that are taken by all of this: they are no room for scorers."""
+    """CPUs that scorers can't have."""
     gated: bool = False
-    """Whether the actor of a gate has a part of each GPU's share; it lives on that of the learner's first rank."""
+    """Whether a gate's actor has a share of the GPU of the learner's first rank."""
 
     def rank(self, index: int) -> dict[str, Any]:
-        """Ray's options for the learner's rank with this index."""
         return self._options(ACTOR_CPUS, index)
 
     def engine(self, index: int) -> dict[str, Any]:
-        """Ray's options for the engine with this index."""
         return self._options(self.engine_cpus, index if self.placement.sleeps else self.ranks + index)
 
     @property
     def gate(self) -> dict[str, Any]:
-        """Ray's options for the actor of a gate's model. Bundles have no CPU for it."""
+        """Ray's options for a gate's actor. Bundles have no CPU for it."""
         if not self.placement.on_gpu:
             return replace(self, group=None).rank(0)
         return {**self._options(0.0, 0), "num_gpus": _GATE_SHARE}
@@ -83,11 +72,9 @@ class ActorResources:
 async def reserve_resources(
     config: Config, note: Callable[[str], None], samples: bool = True, gated: bool = False
 ) -> ActorResources:
-    """Reserve a run's resources; wait for those that others have, or that an autoscaler brings. `note` tells of it.
-    `samples`: whether it has engines; `gated`: whether a gate's model is asked.
-
-    Ray frees them when this driver disconnects. Raises `UsageError` if the cluster will never have them.
-    """
+    """Reserve a run's resources, which may have to wait for others or an autoscaler. `samples`: with engines; `gated`:
+    with a gate's model. Ray frees them when this driver disconnects. Raises `UsageError` if the cluster will never have
+    them."""
     gpus, ranks, shared = int(ray.cluster_resources().get("GPU", 0)), config.train.ranks, joins_cluster()
     if samples:
         placement = resolve_placement(config.generator, gpus, ranks, shared and ray_internals.autoscales())
@@ -116,7 +103,6 @@ async def reserve_resources(
 
 
 async def _until_ready(group: PlacementGroup, size: int, placement: Placement, note: Callable[[str], None]) -> None:
-    """Wait for the group's resources, and say each half minute what is missing."""
     ready = asyncio.ensure_future(result(group.ready()))
     cpus = f"{max(bundle['CPU'] for bundle in group.bundle_specs):g} CPUs"
     wait = min(_FIRST_NOTE_SECONDS, NOTE_SECONDS)
@@ -135,7 +121,7 @@ async def _until_ready(group: PlacementGroup, size: int, placement: Placement, n
 
 
 def _engine_cpus(config: Config) -> float:
-    """CPUs of an engine: its part of `scorer.spare_gpu_node`, which is at most half of what a node with a GPU has."""
+    """CPUs of an engine: its part of `scorer.spare_gpu_node`, at most half of a GPU node's."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("GPU")]
     if not nodes:
         return ACTOR_CPUS
@@ -145,7 +131,7 @@ def _engine_cpus(config: Config) -> float:
 
 
 async def _own_core() -> float:
-    """Keep one core of the driver's node free of scorers, where other nodes have some. Returns how many are kept."""
+    """Keep a core of the driver's node free of scorers, if other nodes have some. Returns how many are kept."""
     here = ray.get_runtime_context().get_node_id()
     cpus = {node["NodeID"]: float(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
     if cpus.get(here, 0.0) < 2 or sum(cpus.values()) < cpus[here] + 1:

@@ -1,28 +1,77 @@
-"""Which parts of a run start beside its learner."""
+"""The parts of a run: those that its config names, built once, and the actors that start for them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Self
 
+from actors.calls import CallContext, InFlightCalls, Retries
+from actors.gate import GateClient
+from actors.generator import Generator, TokenizerOnly
+from actors.judge import JudgeClient
+from actors.learner import LearnerGroup
+from actors.model_files import ModelFiles
+from actors.scorer_pool import ScorerPool
+from raypoly.algorithms import losses, objectives
 from raypoly.algorithms.group_stage import GroupStage
+from raypoly.algorithms.losses import Loss
+from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
 from raypoly.data import ProblemSet
 from raypoly.data.problem_set import with_tests
 from raypoly.planning.preflight import asks_judge
 from raypoly.recipes.cppo import gates
 from raypoly.recipes.cppo.gates.model_gate import ModelGate
+from raypoly.rollouts import scaffolds
+from raypoly.rollouts.scaffolds import Scaffold
+from raypoly.run.run_identity import RunDirectory
+from raypoly.verifier.rewards import Reward, reward_function
+from workflows.durability.checkpoint_writer import CheckpointWriter
+from workflows.durability.journal import Journal
+from workflows.observers.run_judge_usage import RunJudgeUsage
+from workflows.startup.ray_cluster import actor_options, scorer_options
+from workflows.startup.resources import ActorResources
+from workflows.startup.starting_model import with_copy_for_other_nodes
+from workflows.step.learner_session import LearnerSession
+from workflows.step.services import Services
+from workflows.step.stages import build_stages
+from workflows.step.training_group import SkippedGroups, UpdateRows
 
 
 @dataclass(frozen=True)
-class RunParts:
+class NamedParts:
+    """The parts that a config names, which all else is handed."""
+
+    objective: Objective
+    loss: Loss
+    scaffold: Scaffold
+    reward: Reward
+    stages: Sequence[GroupStage]
+
+    @classmethod
+    def build(cls, config: Config) -> Self:
+        """Raises `UsageError` for a part that is missing, or that does not go with the others."""
+        objective = objectives.of_run(config)
+        return cls(
+            objective,
+            losses.of_run(config),
+            scaffolds.of_run(config),
+            reward_function(config),
+            build_stages(config, objective),
+        )
+
+
+@dataclass(frozen=True)
+class StartedActors:
+    """Which actors start beside the learner."""
+
     samples: bool
-    """Whether it has engines."""
+    """Whether there are engines."""
     scoring: bool
     """Whether any program is run."""
     judging: bool
-    """Whether it asks its judge."""
     gate: ModelGate | None
     """The gate, if a stage of the run asks one that is a model."""
 
@@ -38,7 +87,7 @@ class RunParts:
         )
 
     def describe(self, engine: str) -> str:
-        """The parts, for a person. `engine`: generator.engine."""
+        """The actors, for a person. `engine`: generator.engine."""
         started = {
             "learner": True,
             "engine": self.samples,
@@ -49,3 +98,48 @@ class RunParts:
         *first, last = [name for name, starts in started.items() if starts]
         what = f"{', '.join(first)} and {last}" if first else last
         return f"{what} ({engine})" if self.samples else what
+
+
+def build_services(
+    stack: AsyncExitStack,
+    directory: RunDirectory,
+    parts: NamedParts,
+    started: StartedActors,
+    usage: RunJudgeUsage,
+    model: ModelFiles,
+    journal: Journal,
+    writer: CheckpointWriter,
+    places: ActorResources,
+    note: Callable[[str], None],
+) -> Services:
+    """The actors' clients. The stack stops the actors, which are not started yet."""
+    config = directory.config
+    context = CallContext(Retries(config.run.retries, note), InFlightCalls())
+    stack.push_async_callback(usage.close)
+    judge = JudgeClient(
+        config.judge,
+        actor_options(),
+        run=directory.uri,
+        spent=lambda: usage.spent_usd,
+        on_use=usage.add,
+        context=context,
+    )
+    all_tests = config.scorer.all_tests or config.reward.name == "fraction"
+    scorer = config.scorer.model_copy(update={"all_tests": all_tests})
+    scorers = ScorerPool(scorer, scorer_options(config.scorer, places.cpus), context=context)
+    generator = (
+        Generator(config, model, places.engine, context, places.placement)
+        if started.samples
+        else TokenizerOnly(config, model)
+    )
+    rows = UpdateRows(config, parts.objective, parts.loss, parts.scaffold)
+    learners = LearnerGroup(config, model, places.rank, context, rows.temperature)
+    learner = LearnerSession(config.train, rows, learners, journal, writer, note, context)
+    gate = None
+    if started.gate is not None:
+        files = with_copy_for_other_nodes(ModelFiles(started.gate.folder))
+        gate = GateClient(started.gate, files, places.gate, context)
+        stack.callback(gate.stop)
+    for service in (judge, scorers, generator, learner):
+        stack.callback(service.stop)
+    return Services(generator, learner, scorers, judge, SkippedGroups(config.run.max_set_aside, note), context, gate)

@@ -1,5 +1,3 @@
-"""The model that a policy starts from, wherever a config says it is."""
-
 from __future__ import annotations
 
 import asyncio
@@ -16,8 +14,7 @@ from workflows.startup.ray_cluster import joins_cluster
 
 
 async def starting_model(config: Config, problem_set: ProblemSet) -> ModelFiles:
-    """The model that the policy starts from: a folder's, a GGUF file's, the hub's, or the tiny one after its warm
-    start."""
+    """The policy's starting model: a folder's, a GGUF file's, the hub's, or the tiny one after its warm start."""
     if config.model.path is None:
         from workflows.startup.warm_start import (
             ensure_warm_start,  # brings Ray Train and Data, which most starts don't need
@@ -28,7 +25,7 @@ async def starting_model(config: Config, problem_set: ProblemSet) -> ModelFiles:
 
 
 async def named_model(path: str) -> ModelFiles:
-    """The model that a `model.path` names: a folder's, a GGUF file's or the hub's. Raises `UsageError`."""
+    """The model of a `model.path`: a folder's, a GGUF file's or the hub's. Raises `UsageError`."""
     gguf = GgufModel.find(path)
     if gguf is not None:
         return ModelFiles(await asyncio.to_thread(gguf.folder), title=gguf.name)
@@ -39,7 +36,7 @@ async def named_model(path: str) -> ModelFiles:
 
 
 def with_copy_for_other_nodes(model: ModelFiles) -> ModelFiles:
-    """The model, with a copy of a small folder if the connected cluster has nodes beside this one, or may get some."""
+    """With a copy of a small folder if the cluster has nodes beside this one, or may get some."""
     if not joins_cluster():
         return model
     nodes = sum(node["Alive"] for node in ray.nodes())

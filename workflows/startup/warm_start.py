@@ -44,23 +44,19 @@ from raypoly.recipes.cppo import tuple_prompts
 from raypoly.rollouts.scaffolds import prompt_writing
 
 BLOCK = 2048
-"""Examples that one Ray Data task writes."""
+"""Examples of one Ray Data task."""
 _THREADS = 2
-"""Compute threads of the worker. A constant, since another order of sums gives other weights."""
+"""Compute threads. Another number gives another order of sums, and other weights."""
 _REPORT_EVERY = 10
-"""Steps between lines of progress."""
 _TRAIN_SETTINGS = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # 60 s is too short for imports on a busy laptop
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # waits for a minute where it can't tell two local clusters apart
 }
-"""Ray Train reads these from the environment of the process that calls `fit`."""
 
 
 def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str], None] = print) -> Path:
-    """The folder of the tiny policy after its warm start. Trains it if no sound one is cached. Ray must be connected.
-
-    Raises `UsageError` if the problems are not puzzles, `RaypolyError` if training fails.
-    """
+    """The folder of the tiny policy after its warm start, trained unless a sound one is cached. Raises `UsageError` if
+    the problems are not puzzles, `RaypolyError` if training fails."""
     puzzles = [puzzle_of(problem) for problem in problems.splits["train"]]
     cache = FolderCache(cache_root() / "warm-start", say)
 
@@ -80,9 +76,7 @@ def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str],
 
 def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
     """SHA-256, hex, over the config, the training prompts, the code that makes the folder, and PyTorch's version.
-
-    Budgets are no part of it: the control experiment starts from the same policy.
-    """
+    Budgets are no part of it: the control experiment starts from the same policy."""
     digest = hashlib.sha256()
     digest.update(json.dumps([config.model_dump(), [p.words for p in puzzles], _THREADS, torch.__version__]).encode())
     for module in (
@@ -101,7 +95,7 @@ def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
 
 
 class _Inbox:
-    """An actor on the driver's node. The worker, which may be on another, gives it lines of progress and the model."""
+    """Lines of progress and the model, from a worker on any node."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -111,14 +105,12 @@ class _Inbox:
         self._lines.append(line)
 
     def lines(self, known: int) -> Sequence[str]:
-        """What came after the first `known` lines."""
         return self._lines[known:]
 
     def keep(self, files: dict[str, bytes]) -> None:
         self._files = files
 
     def files(self) -> dict[str, bytes]:
-        """The model's files by name."""
         return self._files
 
 
@@ -128,7 +120,6 @@ def _this_node() -> NodeAffinitySchedulingStrategy:
 
 @contextmanager
 def _print_lines_of(inbox: Any, say: Callable[[str], None]) -> Iterator[None]:
-    """Inside, prints the lines of the inbox as they come."""
     over = threading.Event()
 
     def follow() -> None:
@@ -157,7 +148,7 @@ def _print_lines_of(inbox: Any, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _train(config: WarmStartConfig, puzzles: list[Puzzle], inbox: Any, storage: str) -> None:
-    """Train on any node, into the inbox: data tasks and one worker, two CPUs in all. `storage`: a folder here."""
+    """Train on any node: data tasks and one worker, two CPUs in all. `storage`: a folder here."""
     tokenizer = build_tokenizer(tokenizer_texts(puzzles, config.planned > 0))
     recipe = Recipe(config, tuple(puzzle.words for puzzle in puzzles), tokenizer.backend_tokenizer.to_str())
     trainer = TorchTrainer(
@@ -177,7 +168,6 @@ def _train(config: WarmStartConfig, puzzles: list[Puzzle], inbox: Any, storage: 
 
 
 def _examples(recipe: Recipe) -> ray.data.Dataset:
-    """Encoded examples in the order of their index, made lazily, block by block."""
     count = recipe.config.steps * recipe.config.batch_size
     ray.data.DataContext.get_current().enable_progress_bars = False  # one line every few steps says enough
     indices = ray.data.range(count, override_num_blocks=max(1, count // BLOCK))
@@ -185,7 +175,7 @@ def _examples(recipe: Recipe) -> ray.data.Dataset:
 
 
 def _batches(batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """The batches of this worker's shard. Raises `RaypolyError` if they are out of order."""
+    """Batches of this worker's shard. Raises `RaypolyError` if they are out of order."""
     expected = 0
     for batch in ray.train.get_dataset_shard("train").iter_batches(batch_size=batch_size, batch_format="numpy"):
         if not np.array_equal(batch["id"], np.arange(expected, expected + len(batch["id"]))):
@@ -197,7 +187,6 @@ def _batches(batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
 
 
 def _worker(task: dict[str, Any]) -> None:
-    """The Ray Train worker: one pass over the examples, then the folder."""
     torch.set_num_threads(_THREADS)
     recipe: Recipe = task["recipe"]
     tokenizer, steps = tokenizer_from_json(recipe.tokenizer), recipe.config.steps

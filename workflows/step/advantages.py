@@ -18,24 +18,20 @@ import numpy as np
 from raypoly.algorithms.objectives import Batch, Objective, ScoredGroup
 from raypoly.algorithms.objectives.behaviour import outcome_of, statements_of
 from raypoly.algorithms.objectives.objective_hooks import measures_of, needed_stages
-from raypoly.core.config import Config
 from raypoly.core.values import Draft, Float64, Group, Int32, Problem
-from raypoly.rollouts import scaffolds
-from raypoly.verifier.rewards import group_rewards, reads_findings, reward_function
-from workflows.step.skipped_groups import skip_reason, sound_verdicts
-from workflows.step.training_group import TrainingGroup
+from raypoly.rollouts.scaffolds import Scaffold
+from raypoly.verifier.rewards import Reward, group_rewards, reads_findings
+from workflows.step.training_group import TrainingGroup, skip_reason, sound_verdicts
 
 
 class AdvantageEstimator:
-    """Computes groups' rewards and advantages by a run's reward function and objective."""
-
-    def __init__(self, config: Config, objective: Objective) -> None:
-        self._objective, self._scaffold, self._reward = objective, scaffolds.of_run(config), reward_function(config)
+    def __init__(self, objective: Objective, scaffold: Scaffold, reward: Reward) -> None:
+        self._objective, self._scaffold, self._reward = objective, scaffold, reward
         self._needed, self._reads_findings = needed_stages(objective), reads_findings(self._reward)
 
     def estimate(self, group: Group, problem: Problem) -> TrainingGroup:
-        """The group with rewards and advantages, float64 [N] each. Rewards are NaN where the group is skipped, where
-        the reward function reads findings of which one is unknown, and where the objective reads none."""
+        """The group with rewards and advantages, float64 [N] each. Rewards are NaN where the group is skipped, or reads
+        a finding that is unknown, or where the objective reads no rewards."""
         if skip_reason(group) or self._reward_is_unknown(group):
             return TrainingGroup(group, np.full(group.size, np.nan), np.zeros(group.size), valued=False)
         rewards = self._rewards(group, problem)
@@ -47,13 +43,13 @@ class AdvantageEstimator:
         return TrainingGroup(group, rewards, advantages, measures_of(self._objective), of_drafts)
 
     def _rewards(self, group: Group, problem: Problem) -> Float64:
-        """float64 [N]: NaN where the objective reads none; empty for a scaffold that solves nothing."""
+        """Float64 [N]: NaN where the objective reads none; empty for a scaffold that solves nothing."""
         if not self._objective.reads_rewards or not group.size:
             return np.full(group.size, np.nan)
         return group_rewards(self._reward, problem, group.rollouts, sound_verdicts(group), _known(group))
 
     def has_advantages(self, group: Group) -> bool:
-        """Whether a group that has passed its stages has advantages. If not, they are zeros, which no mean may use."""
+        """Whether the advantages of a group that passed its stages are no mere zeros, which no mean may use."""
         if skip_reason(group) is not None or self._reward_is_unknown(group):
             return False
         return all(map(group.knows, self._needed))
@@ -63,7 +59,6 @@ class AdvantageEstimator:
 
     @property
     def over_batch(self) -> bool:
-        """Whether advantages are final only when every group of the step has been valued."""
         return type(self._objective).finish is not Objective.finish
 
     def silent(self, trained: TrainingGroup) -> bool:
@@ -76,8 +71,8 @@ class AdvantageEstimator:
     def over_step(
         self, tasks: asyncio.TaskGroup, flows: Sequence[asyncio.Task[TrainingGroup]]
     ) -> Sequence[asyncio.Task[TrainingGroup]]:
-        """The step's groups with final advantages: the flows themselves, but for objectives that normalise over the
-        batch, whose groups are ready when all are."""
+        """The step's groups with final advantages: the flows, or for objectives that normalise over the batch their
+        groups when all are there."""
         if not self.over_batch:
             return flows
 
@@ -92,14 +87,12 @@ class AdvantageEstimator:
         return [tasks.create_task(one(slot)) for slot in range(len(flows))]
 
     def normalise(self, groups: Sequence[TrainingGroup]) -> Sequence[TrainingGroup]:
-        """All of a step's groups with the advantages that normalising over them gives."""
         sound = [trained for trained in groups if trained.valued]
         batch = Batch.of((trained.advantages for trained in sound), (_lengths(trained.group) for trained in sound))
         final = iter(self._objective.finish(batch))
         return [replace(t, advantages=next(final)) if t.valued else t for t in groups]
 
     def _of_drafts(self, scored: ScoredGroup, advantages: Float64) -> Float64 | None:
-        """By the objective; else, for a scaffold that credits drafts, those of the attempts that they led to."""
         found = self._objective.valued_drafts(scored)
         if found is None and self._scaffold.trains_drafts and scored.drafts:
             return credited(scored.drafts, scored.draft_of, advantages)
@@ -127,7 +120,7 @@ class AdvantageEstimator:
 
 
 def credited(drafts: Sequence[Draft], draft_of: Int32 | None, advantages: Float64) -> Float64:
-    """The mean advantage of the attempts that each draft led to, by its descendants too, float64 [D]; 0 for none."""
+    """Mean advantage of the attempts that each draft led to, by its descendants too, float64 [D]; 0 for none."""
     sums, counts = np.zeros(len(drafts)), np.zeros(len(drafts))
     for place, advantage in zip([] if draft_of is None else draft_of.tolist(), advantages, strict=True):
         while place is not None and place >= 0:
@@ -139,10 +132,8 @@ def credited(drafts: Sequence[Draft], draft_of: Int32 | None, advantages: Float6
 
 
 def _lengths(group: Group) -> list[int]:
-    """Response tokens, [N]."""
     return [len(rollout.tokens) for rollout in group.rollouts]
 
 
 def _known(group: Group) -> Mapping[str, Any]:
-    """The findings that are known."""
     return {name: finding for name, finding in group.findings.items() if group.knows(name)}

@@ -1,17 +1,12 @@
 """Dynamic sampling: groups that teach nothing are left out of a step's update, and further problems take their place.
 
-    sampling = DynamicSampling(estimator, tasks, config.train, journal.step(step).groups)
-    tasks.create_task(sampling.fill(flows, further))
-    sampling.slots                       # a future a slot, planned and possible; None for a slot that stays empty
+A group teaches nothing if its final advantages are all zero (`Objective.silent`). How many are missing is known when
+every group of the step so far is valued: then so many are sampled in one submission, in slots after the last, and so on
+until none is missing or `train.refill` were added. So what a step adds follows from the groups in the journal alone,
+and a run that is killed between goes on with the same problems, seeds and submissions.
 
-A group teaches nothing where its final advantages are all zero (`Objective.silent`), whatever its rewards; one that is
-set aside or unjudged has none either. How many are missing is known when every group of the step so far is valued: then
-so many are sampled in one submission, in slots behind the last, and looked at again, until none is missing or
-`train.refill` were added. So what a step adds follows from the groups in the journal alone, and a run that is killed
-between goes on with the same problems, seeds and submissions.
-
-What is left out stays so: an objective that normalises over the batch sees those that were kept before, with the new
-ones, each time. No more than the planned groups ever make an update, which is divided as without refill.
+What is left out stays so: an objective that normalises over the batch sees those that were kept, with the new ones,
+each time. The update has at most the planned groups, and is divided as without refill.
 """
 
 from __future__ import annotations
@@ -31,13 +26,12 @@ from workflows.step.rollouts import RolloutSubmission
 from workflows.step.training_group import TrainingGroup
 
 Ready = asyncio.Task[TrainingGroup | None] | asyncio.Future[TrainingGroup | None]
-"""A slot's group with final advantages; None where the slot stays empty."""
+"""None for a slot that stays empty."""
 Further = Callable[[int, int, int], Sequence[asyncio.Task[TrainingGroup]]]
-"""Starts groups of further problems: how many, from which slot on, and in which round, from 1."""
+"""Starts groups: how many, from which slot on, in which round (from 1)."""
 
 
 Flow = Callable[[Problem, asyncio.Future[Group]], Coroutine[Any, Any, TrainingGroup]]
-"""Takes one group from its rollouts to its advantages."""
 
 
 def step_groups(
@@ -47,7 +41,6 @@ def step_groups(
     problems: StepProblems,
     flow: Flow,
 ) -> Sequence[Ready]:
-    """Start a step's groups: each with final advantages, by slot; without `train.refill` those planned, as they are."""
     tasks = submission.tasks
 
     def start(chosen: Sequence[Problem], first: int = 0, attempt: int = 0) -> Sequence[asyncio.Task[TrainingGroup]]:
@@ -68,12 +61,10 @@ def step_groups(
 
 
 class DynamicSampling:
-    """One step's groups."""
-
     def __init__(
         self, estimator: AdvantageEstimator, tasks: asyncio.TaskGroup, config: TrainConfig, known: Mapping[int, Group]
     ) -> None:
-        """`known`: the step's groups in the journal, by slot. All of them are taken."""
+        """`known`: the step's groups in the journal, by slot; all are taken."""
         self._estimator, self._tasks, self._planned = estimator, tasks, config.prompts_per_step
         self._journalled = 1 + max(known, default=-1)
         self._left_out: set[int] = set()
@@ -81,7 +72,6 @@ class DynamicSampling:
         self.slots: list[Ready] = [loop.create_future() for _ in range(self._planned + config.refill)]
 
     async def fill(self, flows: Sequence[asyncio.Task[TrainingGroup]], further: Further) -> None:
-        """Return when it is known which slots stay empty."""
         valued: list[TrainingGroup] = []
         attempt, started = 0, flows
         while started:
@@ -89,6 +79,7 @@ class DynamicSampling:
             arriving = [self._tasks.create_task(self._arrived(first + i, flow)) for i, flow in enumerate(started)]
             valued += [await group for group in arriving]
             final = self._normalised(valued) if self._estimator.over_batch else valued
+            # slots that an earlier start has in the journal are taken again, so that it goes on with the same problems
             missing = self._planned - (len(valued) - len(self._left_out))
             wanted = min(max(missing, self._journalled - len(valued)), len(self.slots) - len(valued))
             attempt += 1
@@ -98,7 +89,6 @@ class DynamicSampling:
                 future.set_result(final[slot] if slot < len(final) else None)
 
     async def _arrived(self, slot: int, flow: asyncio.Task[TrainingGroup]) -> TrainingGroup:
-        """The group. If its advantages are final now, the learner gets it at once."""
         trained = await flow
         if self._estimator.over_batch:
             return trained
@@ -107,7 +97,7 @@ class DynamicSampling:
         return trained
 
     def _normalised(self, valued: Sequence[TrainingGroup]) -> Sequence[TrainingGroup]:
-        """The groups with the advantages that they would have if the step ended with these."""
+        """The groups as they are if the step ends with these."""
         kept = [slot for slot in range(len(valued)) if slot not in self._left_out]
         final = [_without_advantages(trained) for trained in valued]
         for slot, trained in zip(kept, self._estimator.normalise([valued[slot] for slot in kept]), strict=True):
@@ -115,7 +105,7 @@ class DynamicSampling:
         return final
 
     def _looked_at(self, slot: int, trained: TrainingGroup) -> TrainingGroup:
-        """The group, with exact zeros if it teaches nothing: the learner leaves such a group out."""
+        """The group, with exact zeros if it teaches nothing."""
         if not self._estimator.silent(trained):
             return trained
         self._left_out.add(slot)

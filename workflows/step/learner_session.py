@@ -2,7 +2,7 @@
 
 A version is reached from the newest valid checkpoint by *replay*: the journal's completed steps go through the
 learner again, without sampling, scoring or judging. On a CPU in fp32 the weights come back bit for bit, and the
-journalled digest says so.
+journalled digest proves it.
 """
 
 from __future__ import annotations
@@ -10,93 +10,79 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 from actors.calls import LOST, CallContext
-from actors.learner_group import LearnerGroup
-from actors.model_files import ModelFiles
-from raypoly.core.config import Config
+from actors.learner import LearnerActor, LearnerGroup, P, Question, T, put
+from raypoly.core.config import TrainConfig
 from raypoly.core.errors import WeightsMidway, WeightsMismatch
 from raypoly.core.tables import duration
-from raypoly.core.values import Float32, Int32
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.run.store.shards import Shard, ShardWriter
 from workflows.durability.checkpoint_writer import CheckpointWriter, Copy
 from workflows.durability.checkpoints import Checkpoint
 from workflows.durability.journal import Journal
 from workflows.step.stopwatch import Stopwatch
-from workflows.step.training_group import TrainingGroup
-from workflows.step.update_rows import UpdateRows
-
-T = TypeVar("T")
+from workflows.step.training_group import TrainingGroup, UpdateRows
 
 _TELL_SECONDS = 10.0
-"""Between two notes about how far a replay is."""
 RANKS = "learner_ranks"
-"""Key of a step's row of metrics: how many ranks took the step; one if it is missing."""
+"""In a step's row: how many ranks took it; one if it is missing."""
 
 
 class LearnerSession:
-    """One learner of one or more ranks, restored to where it was when any of them is lost."""
+    """One learner, restored to where it was when any of its ranks is lost."""
 
     def __init__(
         self,
-        config: Config,
-        model: ModelFiles,
+        config: TrainConfig,
+        rows: UpdateRows,
+        learners: LearnerGroup,
         journal: Journal,
         saver: CheckpointWriter,
-        options: Callable[[int], dict[str, Any]],
         note: Callable[[str], None],
-        context: CallContext | None = None,
+        context: CallContext,
     ) -> None:
-        self._config, self._journal, self._saver, self._note = config, journal, saver, note
-        self._context = context or CallContext()
-        self._rows = UpdateRows(config)
-        self._learners = LearnerGroup(config, model, options, self._context)
+        self._config, self._rows, self._learners = config, rows, learners
+        self._journal, self._saver, self._note, self._context = journal, saver, note, context
         self._restoring = asyncio.Lock()
         self._borrowers, self._returned = 0, asyncio.Event()
         self._returned.set()
         self.version = 0
-        """Steps applied to the weights."""
         self.checkpoint: Checkpoint | None = None
-        """What this process started from; None for the starting model."""
+        """None for the starting model."""
         self.exact = True
-        """Whether a repeated update must give the same bits."""
         self.drifted: list[int] = []
-        """Steps whose replay gave other weights than the run had."""
+        """Steps whose replay gave other weights."""
         self._off_policy: dict[int, int] = {}
         self._latest: tuple[int, Sequence[TrainingGroup], str, int] | None = None
-        """Step, groups, digest and ranks of the last update: the journal may not hold it whole yet."""
+        """Step, groups, digest and ranks of the last update."""
 
     @property
     def started(self) -> int:
-        """How often its actors were started so far."""
         return self._learners.started
 
     @property
     def base(self) -> int:
-        """The step of the checkpoint that this process started from."""
         return 0 if self.checkpoint is None else self.checkpoint.step
 
     async def start(self) -> None:
-        """From the newest checkpoint, through every completed step after it."""
+        """Restore the newest checkpoint, and replay every completed step after it."""
         self.version = 0
         await self._patiently(self._restore_newest, replace=False)
 
     def off_policy(self, step: int) -> int:
-        """How many groups of a step were sampled under weights that replay did not reproduce."""
+        """Groups of a step that were sampled under weights which replay did not reproduce."""
         return self._off_policy.get(step, 0)
 
     async def update(
         self, step: int, groups: Sequence[asyncio.Future[TrainingGroup | None]], watch: Stopwatch
     ) -> UpdateStats:
-        """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready;
-        those that are ready together go together. None is a slot without a group.
-
-        With `train.mini_batch_prompts` each so many groups make an update of their own, not counting those left out.
-        """
+        """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready.
+        None is a slot without a group. With `train.mini_batch_prompts` each so many groups make an update of their own,
+        not counting those left out."""
 
         async def attempt() -> UpdateStats:
             async with self._restoring:
@@ -105,6 +91,7 @@ class LearnerSession:
             watch.again("learn")
             at = taken = 0
             while at < len(groups):
+                # in slot order, never in order of arrival: sums in another order are other bits
                 await groups[at]
                 ready = [group.result() for group in takewhile(asyncio.Future.done, groups[at:])]
                 at += len(ready)
@@ -121,17 +108,17 @@ class LearnerSession:
             if self.started != begun:
                 return await attempt()
             with watch.stage("learn"):
-                return await self._apply()
+                return await self._learners.ask("learn", LearnerActor.apply)
 
         stats = await self._patiently(attempt)
         self.version = stats.version
         taken = [trained for group in groups if (trained := await group) is not None]
-        self._latest = (step, taken, stats.weight_digest, self._config.train.ranks)
+        self._latest = (step, taken, stats.weight_digest, self._config.ranks)
         return stats
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Inside, no update of a step begins: the weights are on their way to an engine."""
+        """Inside, no update begins: the weights are on their way to an engine."""
         self._borrowers += 1
         self._returned.clear()
         try:
@@ -143,120 +130,70 @@ class LearnerSession:
 
     async def offer(self, transport: str, peer: str) -> Any:
         """A reference to the parcel of the current weights, owned by this process, so that it outlives the actor.
-
-        Between the updates of a step the learner goes back to the step's start: only those weights have a version.
-        """
+        Between the updates of a step the learner goes back to the step's start, whose weights have a version."""
 
         async def attempt() -> Any:
-            return await self._learners.reference("update", lambda rank: rank.offer.remote(transport, peer))
+            asked = put(self._learners.actors, LearnerActor.offer, transport, peer)
+            await self._learners.answers("update", asked)
+            return asked[0].answer
 
         async def from_the_start() -> Any:
             try:
                 return await attempt()
             except WeightsMidway:
                 self.stop()
-                return await attempt()  # finds the learner lost
+                return await attempt()  # finds the learner lost, and so goes back to the step's start
 
         return await self._patiently(from_the_start)
 
-    async def listen(self, transport: str, peer: str) -> Any:
-        return await self._patiently(
-            lambda: self._learners.call("update", lambda rank: rank.listen.remote(transport, peer))
-        )
+    async def ask(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The answer of the ranks (`LearnerActor`); of restored ones if any of them is lost."""
+        return await self._patiently(lambda: self._learners.ask(stage, question, *args, **kwargs))
 
-    async def connect(self, peer: str) -> None:
-        await self._learners.call("update", lambda rank: rank.connect.remote(peer))
-
-    async def send(self, peer: str) -> None:
-        await self._learners.call("update", lambda rank: rank.send.remote(peer))
-
-    async def withdraw(self, peer: str) -> None:
-        """Does nothing if the actor is lost: its end withdraws all."""
-        with suppress(*LOST):
-            await self._learners.call("update", lambda rank: rank.withdraw.remote(peer))
-
-    async def release(self) -> None:
-        """Free the memory that the next step does not need."""
-        await self._patiently(lambda: self._learners.call("update", lambda rank: rank.release.remote()))
-
-    async def weight_hashes(self) -> dict[str, str]:
-        """Of the current weights in the engines' dtype, by name."""
-        return await self._patiently(lambda: self._learners.call("update", lambda rank: rank.weight_hashes.remote()))
-
-    async def digest(self) -> str:
-        """`weight_digest` of the current weights, as a step's row of metrics has it."""
-        return await self._patiently(lambda: self._learners.call("update", lambda rank: rank.digest.remote()))
-
-    async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
-        return await self._patiently(
-            lambda: self._learners.call("update", lambda rank: rank.logprobs.remote(prompt_tokens, tokens, temperature))
-        )
-
-    async def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
-        """Log-probabilities of each response behind each prompt, float32 [P, T]. Ask before the step's first update."""
-
-        async def attempt() -> tuple[Float32, ...]:
-            asked = self._learners.shared(prompts), self._learners.shared(responses)
-            return await self._learners.call("cross", lambda rank: rank.cross_logprobs.remote(*asked))
-
-        return await self._patiently(attempt)
+    async def ask_once(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The answer of the ranks as they are. Raises one of `LOST`."""
+        return await self._learners.ask(stage, question, *args, **kwargs)
 
     async def copy(self) -> Copy:
-        """Copy every rank's state to the host. Returns a function that writes the copies."""
+        """Copy the ranks' states. Returns a function that writes the copies."""
 
         async def attempt() -> Mapping[str, Any]:
-            await self._learners.each("checkpoint", lambda rank: rank.snapshot.remote())
+            await self._learners.ask("checkpoint", LearnerActor.snapshot)
             return self._learners.actors
 
         holders = await self._patiently(attempt)
 
         async def write(writer: ShardWriter) -> Sequence[Shard]:
-            written = await self._learners.each("checkpoint", lambda rank: rank.write.remote(writer), holders)
+            written = await self._learners.answers("checkpoint", put(holders, LearnerActor.write, writer))
             return [shard for shards in written for shard in shards]
 
         return write
 
-    async def applied(self) -> int | None:
-        """The version of the ranks' own weights, which may be one ahead of `version`; None within a step."""
-        return await self._learners.call("update", lambda rank: rank.version.remote())
-
-    async def pretrained_config(self) -> dict[str, bytes]:
-        """The files that make a folder of the weights a Hugging Face one, without the tokenizer's."""
-        return await self._patiently(
-            lambda: self._learners.call("export", lambda rank: rank.pretrained_config.remote())
-        )
-
-    async def pretrained(self) -> dict[str, bytes]:
-        """The files of a Hugging Face folder, without the tokenizer's."""
-        return await self._patiently(lambda: self._learners.call("export", lambda rank: rank.save_pretrained.remote()))
-
     @property
     def actors(self) -> Mapping[str, Any]:
-        """The ranks' handles by their names."""
         return self._learners.actors
 
     def stop(self) -> None:
         self._learners.stop()
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], replace: bool = True) -> T:
-        """The answer of `ask`. If a rank is lost, restore new ranks to the same version and ask again."""
+        """The answer of `ask`, of new ranks restored to the same version where one is lost."""
         lost = -1
         while True:
             used = self.started
             try:
                 async with self._restoring:  # many may ask; one of them replaces, and the others wait for it
-                    if replace and self.started <= lost:
+                    if replace and self.started <= lost:  # nobody has replaced what this caller found lost
                         await self._restore(self.version)
                     used = self.started
                 return await ask()
             except LOST as error:
                 lost = used
-                if self.started == used:
+                if self.started == used:  # the other ranks wait for the lost one for ever
                     self.stop()
                 await self._context.retries.again("The learner", error)
 
     async def _launch(self) -> Checkpoint | None:
-        """Start new actors from the newest checkpoint, which is returned."""
         self.stop()
         await self._saver.idle()  # else the one that is found could be dropped for a newer one
         checkpoint = await asyncio.to_thread(self._saver.checkpoints.newest_valid)
@@ -267,17 +204,13 @@ class LearnerSession:
         return checkpoint
 
     async def _begin(self, step: int) -> None:
-        await self._learners.call("learn", lambda rank: rank.begin.remote(step, self._rows.normalisers))
+        await self._learners.ask("learn", LearnerActor.begin, step, self._rows.normalisers)
 
     async def _take(self, piece: Sequence[TrainingGroup], taken: int) -> None:
-        """Accumulate groups that follow the step's first `taken`. If those filled a mini-batch, update first."""
+        """Accumulate groups that follow the step's first `taken`, after the update of a full mini-batch."""
         if self._rows.begins_update(taken):
-            await self._learners.call("learn", lambda rank: rank.update.remote())
-        sent = self._learners.shared(self._rows.of(piece))
-        await self._learners.call("learn", lambda rank: rank.accumulate.remote(sent))
-
-    async def _apply(self) -> UpdateStats:
-        return await self._learners.call("learn", lambda rank: rank.apply.remote())
+            await self._learners.ask("learn", LearnerActor.update)
+        await self._learners.ask("learn", LearnerActor.accumulate, self._rows.of(piece))
 
     async def _restore_newest(self) -> None:
         self.checkpoint = await self._launch()
@@ -292,10 +225,9 @@ class LearnerSession:
         checkpoint, known = await self._launch(), len(self.drifted)
         await self._replay_all(range(checkpoint.step if checkpoint else 0, version))
         if len(self.drifted) > known:
-            self._off_policy[version] = self._config.train.prompts_per_step + self._config.train.refill
+            self._off_policy[version] = self._config.prompts_per_step + self._config.refill
 
     async def _replay_all(self, steps: range) -> None:
-        """Learn the journal's steps again, and say how far that is."""
         if steps:
             which = f"steps {steps[0] + 1} to {steps[-1] + 1}" if len(steps) > 1 else f"step {steps[0] + 1}"
             self._note(f"Learning {which} again from the journal, without sampling ...")
@@ -314,11 +246,10 @@ class LearnerSession:
         for piece in self._rows.pieces([trained for trained in groups if self._rows.counts(trained)], taken):
             await self._take(piece, taken)
             taken += len(piece)
-        stats = await self._apply()
+        stats = await self._learners.ask("learn", LearnerActor.apply)
         self.check_digest(step, stats.weight_digest, digest, ranks)
 
     def _applied(self, step: int) -> tuple[Sequence[TrainingGroup], str, int]:
-        """The groups that made the step's update, the digest of its weights, and how many ranks took it."""
         if self._latest is not None and self._latest[0] == step:
             return self._latest[1:]
         done = self._journal.load_step(step)
@@ -337,7 +268,7 @@ class LearnerSession:
         if got == want:
             return
         message = f"Replaying step {step} gave other weights than the run had then"
-        now = self._config.train.ranks
+        now = self._config.ranks
         if self.exact and ranks == now:
             raise WeightsMismatch(f"{message}: was raypoly, torch or the machine changed? Use run.fresh=true to go on.")
         self.drifted.append(step)

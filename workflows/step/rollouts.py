@@ -1,11 +1,7 @@
 """Rollout submission: from a step's problems to groups of rollouts, each in the journal before anything else sees it.
 
-    submission = RolloutSubmission(config, scaffold, services, commit, tasks, journal.step(step), watch)
-    futures = submission.groups(problems)              # a future a problem, filled as groups finish
-
-A submission is always whole and in slot order, so that batch composition, and with it rounding, repeats; what the
-journal holds already is not taken again. Where it holds all, nothing is submitted. The run's scaffold says what the
-rollouts are sampled behind, and in how many rounds (`scaffold_rounds.py`).
+A submission is whole and in slot order, so that batch composition, and with it rounding, repeats. What the journal has
+already is not taken again; where it has all, nothing is submitted.
 """
 
 from __future__ import annotations
@@ -22,28 +18,24 @@ from raypoly.core.seeds import derive
 from raypoly.core.values import Draft, Group, Problem
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.run.store.step_records import Drafted, Generated, Record, StepRecords
-from workflows.step.public_verdicts import public_verdicts
 from workflows.step.scaffold_rounds import ScaffoldRounds
 from workflows.step.services import Services
+from workflows.step.stages.built_in import public_verdicts
 from workflows.step.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True)
 class RolloutSubmission:
-    """One step's submissions to the generator."""
-
     config: Config
     scaffold: Scaffold
     services: Services
     commit: Callable[[Record], Awaitable[None]]
     tasks: asyncio.TaskGroup
     records: StepRecords
-    """What the journal holds of the step."""
     watch: Stopwatch
 
     @property
     def known(self) -> Mapping[int, Group]:
-        """The step's groups in the journal, by slot."""
         return self.records.groups
 
     @property
@@ -51,10 +43,8 @@ class RolloutSubmission:
         return self.services.generator
 
     def groups(self, problems: Sequence[Problem], first: int = 0, attempt: int = 0) -> list[asyncio.Future[Group]]:
-        """One submission, in the slots from `first` on; `attempt` is its number within the step.
-
-        Raises `UsageError` where the journal has rollouts of another problem in a slot: the problems have changed.
-        """
+        """Start a submission, the step's number `attempt`, in the slots from `first` on; a future a problem. Raises
+        `UsageError` where the journal has another problem in a slot."""
         sampled = {first + i: asyncio.get_running_loop().create_future() for i in range(len(problems))}
         there = {slot: self.known[slot] for slot in sampled if slot in self.known}
         for slot, problem in zip(sampled, problems, strict=True):
@@ -72,7 +62,6 @@ class RolloutSubmission:
         return list(sampled.values())
 
     def _check_same(self, slot: int, problem: Problem) -> None:
-        """Raise `UsageError` where the journal began the slot with another problem."""
         begun = f"Step {self.records.step + 1} was begun with"
         if (group := self.known.get(slot)) is not None:
             if group.problem_id != problem.id:
@@ -87,7 +76,6 @@ class RolloutSubmission:
     async def _generate(
         self, problems: Mapping[int, Problem], sampled: Mapping[int, asyncio.Future[Group]], attempt: int
     ) -> None:
-        """Fill the futures that are not filled yet."""
         rounds = ScaffoldRounds(
             self.scaffold,
             self.generator,
@@ -112,10 +100,8 @@ class RolloutSubmission:
         await self.commit(Drafted(self.records.step, slot, number, tuple(drafts)))
 
     def _seed(self, attempt: int, slot: int, problem: Problem, place: tuple[int | str, ...]) -> int:
-        """It depends on nothing but the place in the run."""
         return derive(self.config.train.seed, "sample", self.records.step, slot, problem.id, attempt, *place)
 
 
 def problems_changed(what: str) -> UsageError:
-    """The error of a run whose problem set no longer has what the run was doing."""
     return UsageError(f"{what}: bring the old problems back, or add run.fresh=true for a new run.")

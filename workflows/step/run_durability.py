@@ -1,4 +1,4 @@
-"""What makes a run last: its store and journal, its checkpoints, and what they keep beside the weights."""
+"""Durability of a run: its store and journal, its checkpoints, and what they keep beside the weights."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from ray.exceptions import RayError
 
 from actors.calls import CallContext
+from actors.learner import LearnerActor
 from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
@@ -27,52 +28,45 @@ from workflows.step.training_group import TrainingGroup
 
 _OBJECTIVE_STATE = "objective.json"
 _ORDER_STATE = "order.json"
-"""With `train.refill`: where the next step's problems begin."""
+"""With `train.refill`: where the next step's problems begin in the order."""
 CURSOR = "problems_taken"
-"""In a step's row, with `train.refill`: the same."""
+"""The same in a step's row."""
 
 
 class RunMemory:
-    """One run's memory after its last completed step. A resume repeats the step that was under way."""
+    """The run's memory after its last completed step. A resume repeats the step that was under way."""
 
     def __init__(self, config: Config, objective: Objective) -> None:
         self._refills = bool(config.train.refill)
         self.plateau = Plateau(config.train.stop)
-        """Of all completed steps."""
         self._objective = objective
         self.cursor = 0
-        """With `train.refill`: where in the order the problems of the next step begin."""
         self.pass_rates = PassRates()
-        """By problem, from the completed steps; empty if the order does not depend on them."""
+        """By problem; empty if the order does not depend on them."""
         self.objective_state = b"{}"
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Restore the memory from the files of a checkpoint."""
         self._objective.load_state_dict(json.loads(checkpoint.read(_OBJECTIVE_STATE)))
         if self._refills:
             self.cursor = json.loads(checkpoint.read(_ORDER_STATE))["place"]
 
     def take(self, row: Mapping[str, Any], since_checkpoint: bool = True) -> None:
-        """The row of metrics of a completed step, and whether the checkpoint of this start lies before it."""
+        """`row`: of a completed step; `since_checkpoint`: whether it comes after this start's checkpoint."""
         self.pass_rates.take(row)
         self.plateau.take(row)
         if since_checkpoint:
             self.cursor = row.get(CURSOR, 0)
 
     def keep_objective(self) -> None:
-        """Take a copy of the objective's memory."""
         self.objective_state = json.dumps(self._objective.state_dict()).encode()
 
     def files(self) -> dict[str, bytes]:
-        """The files of a checkpoint."""
         order = {_ORDER_STATE: json.dumps({"place": self.cursor}).encode()} if self._refills else {}
         return {_OBJECTIVE_STATE: self.objective_state, **order}
 
 
 @dataclass
 class RunDurability:
-    """One run's store, journal, checkpoints and memory."""
-
     store: Store
     journal: Journal
     checkpoint_writer: CheckpointWriter
@@ -81,7 +75,7 @@ class RunDurability:
     context: CallContext
     tokenizer_files: Mapping[str, bytes]
     model_files: dict[str, bytes] = field(default_factory=dict)
-    """The files that make a checkpoint a Hugging Face folder; the same at every step."""
+    """Of a Hugging Face folder; the same at every step."""
 
     async def commit(self, record: Record) -> None:
         """Return when the record is durable."""
@@ -90,7 +84,6 @@ class RunDurability:
         self.context.retries.progress()
 
     async def seal(self, step: int, groups: Sequence[TrainingGroup]) -> None:
-        """Write the step's rollout file in place of its records."""
         with self.context.in_flight.waiting("commit", STORAGE):
             await self.journal.seal_step(
                 step,
@@ -101,31 +94,36 @@ class RunDurability:
             )
 
     async def checkpoint(self) -> None:
-        """Return when weights and memory are copied; the checkpoint is written beside training."""
+        """Copy weights and memory, to be written beside training."""
         if not self.model_files:
-            self.model_files = {**await self.learner.pretrained_config(), **self.tokenizer_files}
-        files = {**self.model_files, **self.memory.files()}
-        await self.checkpoint_writer.begin(self.learner.version, self.learner.copy, files)
+            self.model_files = {
+                **await self.learner.ask("export", LearnerActor.pretrained_config),
+                **self.tokenizer_files,
+            }
+        kept = {**self.model_files, **self.memory.files()}
+        await self.checkpoint_writer.begin(self.learner.version, self.learner.copy, kept)
 
     async def export(self) -> None:
-        """Write the final weights as a Hugging Face folder, behind their checkpoint."""
         await self.checkpoint_writer.wait()
         version = self.learner.version
         if version and self.checkpoint_writer.saved_step != version:  # none, or lost with the learner
             await self.checkpoint()
             await self.checkpoint_writer.wait()
-        for name, data in {**await self.learner.pretrained(), **self.tokenizer_files}.items():
+        for name, data in {
+            **await self.learner.ask("export", LearnerActor.save_pretrained),
+            **self.tokenizer_files,
+        }.items():
             self.store.put_mutable(f"model/{name}", data)
 
     async def stop_early(self, seconds: float, note: Callable[[str], None]) -> None:
-        """Commit what is under way, then save a checkpoint of a version that is complete, where there is time."""
+        """Commit what is under way, then save a checkpoint of a complete version, if there is time."""
         try:
             async with asyncio.timeout(seconds):
                 await self.journal.flush()
                 version = self.learner.version
                 unsaved = version - 1 in self.journal.completed_steps() and self.checkpoint_writer.saved_step != version
                 # the actor may be a step ahead of what was committed
-                if unsaved and await self.learner.applied() == version:
+                if unsaved and await self.learner.ask_once("update", LearnerActor.version) == version:
                     note(f"Saving a checkpoint after step {version} ...")
                     await self.checkpoint()
                 await self.checkpoint_writer.wait()

@@ -1,16 +1,15 @@
-"""A submission's groups through the rounds of a scaffold: drafts round by round, then the attempts.
+"""The rounds of a scaffold for a submission's groups: drafts round by round, then the attempts.
 
     rounds = ScaffoldRounds(scaffold, generator, config, attempts, place, seed, score, keep)
     async for solved in rounds.run({0: problem, 1: problem}, known={}, finished=set()):
         solved.rollouts, solved.drafts
 
 A round is one ordered submission of all groups that have not ended, drafts of some and attempts of others, so that
-batches, and with them rounding, repeat. Its drafts are kept before the next round's prompts are made. A round of which
-all is known is not submitted; one of which something is missing is submitted whole, and what is known is dropped.
+batches, and with them rounding, repeat. Its drafts are committed before the next round's prompts are made. A round that
+is known whole is not submitted; of one submitted again, what is known is dropped.
 
-What goes wrong with sampled text ends no run: where a prompt made from drafts has too many tokens, the scaffold says
-what is asked instead (`Scaffold.too_long`). Where the public tests of a problem can't be run, its group ends without
-attempts, and is set aside.
+Sampled text ends no run: where a prompt made from drafts is too long, the scaffold says what is asked instead
+(`Scaffold.too_long`). A group whose public tests can't be run ends without attempts, and is set aside.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
 
 
 async def check_given(generator: Generator, config: Config, problems: Sequence[Problem], scaffold: Scaffold) -> None:
-    """Raise `UsageError` for a response that a scaffold which samples nothing gives, and is longer than allowed."""
+    """Raise `UsageError` for a given response that is longer than allowed."""
     if scaffold.samples:
         return
     for problem in problems:
@@ -42,7 +41,7 @@ async def check_given(generator: Generator, config: Config, problems: Sequence[P
 
 
 async def encode_prompts(generator: Generator, config: Config, problems: Sequence[Problem]) -> list[Int32]:
-    """The tokens of each problem's prompt, int32 [P]. Raises `UsageError` where one is longer than allowed."""
+    """Tokens of each prompt, int32 [P]. Raises `UsageError` where one is longer than allowed."""
     encoded = await generator.encode([problem.prompt for problem in problems])
     for problem, tokens in zip(problems, encoded, strict=True):
         _check_length(config, problem, problem.prompt, tokens)
@@ -51,15 +50,13 @@ async def encode_prompts(generator: Generator, config: Config, problems: Sequenc
 
 @dataclass(frozen=True)
 class Solved:
-    """A group that has its attempts; none where it is set aside, or where the scaffold solves nothing."""
+    """Without attempts where it is set aside, or where the scaffold solves nothing."""
 
     slot: int
     rollouts: tuple[Rollout, ...]
-    """[N]."""
     drafts: tuple[Draft, ...]
-    """[D]."""
     draft_of: Int32
-    """int32 [N]: the index of each attempt's draft; -1 for none."""
+    """int32 [N]: index of each attempt's draft; -1 for none."""
 
     def group(self, step: int, problem_id: str) -> Group:
         return Group(step, self.slot, problem_id, self.rollouts, drafts=self.drafts, draft_of=self.draft_of)
@@ -67,21 +64,17 @@ class Solved:
 
 @dataclass(frozen=True)
 class ScaffoldRounds:
-    """What all groups of a submission share."""
-
     scaffold: Scaffold
     generator: Generator
     config: Config
     attempts: int
-    """N."""
     version: int
     """Of the weights that sample."""
     seed: Callable[[int, Problem, tuple[int | str, ...]], int]
     """By slot, problem and place: (i,) for attempt i, ("draft", round, j) for a draft."""
     score: Callable[[int, Problem, Sequence[Rollout]], Awaitable[Sequence[Verdict | None]]]
-    """Verdicts on the problem's public tests; None where it has none."""
+    """Verdicts on the public tests; None where a problem has none."""
     keep: Callable[[int, int, Sequence[Draft]], Awaitable[None]]
-    """Commits the drafts of a slot's round."""
     greedy: bool = False
 
     async def run(
@@ -107,6 +100,7 @@ class ScaffoldRounds:
             asked = {slot: checked_asks(self.scaffold, it, drafts[slot], self.attempts) for slot, it in open_.items()}
             final = {slot for slot, asks in asked.items() if is_final(asks)}
             there = {slot: known[slot][number] for slot in open_ if number < len(known.get(slot, ()))}
+            # one that is missing has all of the round sampled again: batches, and with them rounding, repeat
             missing = [slot for slot in open_ if slot not in there and not (slot in final and slot in finished)]
             keeping: dict[int, asyncio.Task[Sequence[Draft]]] = {}
             try:
@@ -127,7 +121,7 @@ class ScaffoldRounds:
     async def _kept(
         self, slot: int, number: int, problem: Problem, asks: Sequence[Ask], drafts: Sequence[Draft]
     ) -> Sequence[Draft]:
-        """The drafts with the verdicts that the scaffold wants to see, committed."""
+        """The drafts, with verdicts if the scaffold wants to see them, committed."""
         scored = [wanted for ask in asks for wanted in (ask.score,) * ask.count]
         if any(scored):
             chosen = [draft.rollout for draft, wanted in zip(drafts, scored, strict=True) if wanted]
@@ -146,7 +140,6 @@ class ScaffoldRounds:
         asked: Mapping[int, Sequence[Ask]],
         drafts: Mapping[int, Sequence[Draft]],
     ) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
-        """The rollouts of each group's asks, groups as they finish: one submission."""
         asks = {slot: self._places(number, slot, asked[slot], problem) for slot, problem in problems.items()}
         await self._encode_prompts(problems, asks, drafts)
         await self._encode_given(problems, asks)
@@ -176,7 +169,6 @@ class ScaffoldRounds:
                 yield slot, _in_order(found[slot])
 
     def _places(self, number: int, slot: int, asks: Sequence[Ask], problem: Problem) -> list[_Place]:
-        """One for each rollout that is asked for."""
         final = is_final(asks)
         places = [ask for ask in asks for _ in range(ask.count)]
         return [
@@ -190,7 +182,6 @@ class ScaffoldRounds:
         places: Mapping[int, list[_Place]],
         drafts: Mapping[int, Sequence[Draft]],
     ) -> None:
-        """Give every place its tokens, each distinct prompt of a group encoded once."""
         by_prompt: dict[tuple[int, str], list[_Place]] = {}
         for slot, own in places.items():
             for place in own:
@@ -212,7 +203,7 @@ class ScaffoldRounds:
             await self._encode_prompts(problems, again, drafts)
 
     async def _encode_given(self, problems: Mapping[int, Problem], places: Mapping[int, list[_Place]]) -> None:
-        """Give every response that is given its tokens."""
+        """Set the tokens of given responses."""
         texts = [place for own in places.values() for place in own if place.ask.text]
         if texts:
             responses = await self.generator.encode_responses([place.ask.text or "" for place in texts])
@@ -227,17 +218,15 @@ class _Place:
 
     slot: int
     number: int
-    """Among the round's rollouts of its group."""
     ask: Ask
     seed: int
     tokens: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Of the prompt."""
     response: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Of a response that is given."""
+    """Of a given response."""
 
 
 def _pieces(slot: int, places: Sequence[_Place]) -> list[list[_Place]]:
-    """What is sampled for a group, by prompt and limit, in the order of first use: each is one request."""
+    """The group's requests, by prompt and limit."""
     found: dict[tuple[str, int | None], list[_Place]] = {}
     for place in places:
         if place.ask.text is None and place.ask.take is None:
@@ -246,7 +235,7 @@ def _pieces(slot: int, places: Sequence[_Place]) -> list[list[_Place]]:
 
 
 def _given(places: Sequence[_Place], drafts: Sequence[Draft], version: int) -> dict[int, Rollout]:
-    """The rollouts that need no sampling, by number: drafts that are taken, and given responses."""
+    """Rollouts that need no sampling, by number: drafts that are taken, and given responses."""
     found: dict[int, Rollout] = {}
     for place in places:
         if place.ask.take is not None:

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
 
+import numpy as np
+
+from raypoly.algorithms.group_stage import GroupStage
+from raypoly.analysis.metrics.decoded_tokens import DecodedTokens
+from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
+from raypoly.analysis.metrics.pass_at_k import distinct
+from raypoly.analysis.metrics.program_style import program_style
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
+from raypoly.core.values import WITHOUT_TESTS, Group
 from raypoly.data.pass_rates import pass_count_row
 from raypoly.learner.update_stats import UpdateStats
+from raypoly.run.sinks import MEASURES
+from raypoly.run.store.rollout_columns import OWN_COLUMNS
 from raypoly.run.store.step_records import Applied
+from raypoly.strategies.judge.judge_usage import usage_to_json
+from raypoly.strategies.judge.structural import structural_labels
+from raypoly.verifier.code_extraction import find_code
 from workflows.step.learner_session import RANKS
 from workflows.step.run_durability import CURSOR, RunDurability
-from workflows.step.run_observers import RunObservers
+from workflows.step.run_observers import JudgeNumbers, RunObservers
 from workflows.step.services import Services
 from workflows.step.stages import StageRunner
-from workflows.step.step_metrics import metrics_row
-from workflows.step.stopwatch import Stopwatch
-from workflows.step.training_group import TrainingGroup
+from workflows.step.stopwatch import Stopwatch, Waterfall
+from workflows.step.training_group import TrainingGroup, skip_reason
 from workflows.step.weight_sync import WeightSync
 
 
 class StepSealer:
-    """Seals one run's steps, one after the other."""
-
     def __init__(
         self,
         config: Config,
@@ -46,12 +60,9 @@ class StepSealer:
         watch: Stopwatch,
         cursor: int,
     ) -> None:
-        """Commit a step that the learner has applied. `applied`: its record, if an earlier start committed it.
-        `cursor`: where in the order the next step's problems begin; kept only with `train.refill`.
-
-        Raises `RaypolyError` if the judge could not label too many of the groups, `UsageError` if there is no measure
-        such as train.stop.measure.
-        """
+        """Commit an applied step. `applied`: its record of an earlier start. `cursor`: where the next step's problems
+        begin, with `train.refill`. Raises `RaypolyError` if the judge could not label too many groups, `UsageError` if
+        there is no measure such as train.stop.measure."""
         train, durability, observers = self._config.train, self._durability, self._observers
         if applied is None:
             applied = await self._applied(step, groups, stats, watch, cursor)
@@ -76,7 +87,6 @@ class StepSealer:
     async def _applied(
         self, step: int, groups: Sequence[TrainingGroup], stats: UpdateStats, watch: Stopwatch, cursor: int
     ) -> Applied:
-        """The step's record, with its row of metrics."""
         train, observers = self._config.train, self._observers
         row = metrics_row(
             step,
@@ -107,3 +117,150 @@ class StepSealer:
                 f"The judge could not label {self._unjudged} of {self._groups} groups, more than judge.max_unjudged="
                 f"{limit:g}: look at its answers, then start again with the same command."
             )
+
+
+_LOOKED_AT = 2
+"""Programs of a group whose style is measured."""
+
+
+def metrics_row(
+    step: int,
+    groups: Sequence[TrainingGroup],
+    stats: UpdateStats,
+    times: Waterfall,
+    pauses: Sequence[Mapping[str, Any]],
+    clip_share: float,
+    judge: JudgeNumbers,
+    stages: Sequence[GroupStage] = (),
+) -> dict[str, Any]:
+    """JSON values; null where nothing was measured."""
+    sound = [trained for trained in groups if skip_reason(trained.group) is None]
+    rollouts = [rollout for trained in groups for rollout in trained.group.rollouts]
+    tokens = sum(len(rollout.tokens) for rollout in rollouts)
+    statuses = Counter(v.status for trained in groups for v in trained.group.verdicts or ())
+    return {
+        "step": step,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "reward": _mean(float(t.rewards.mean()) for t in sound if t.rewards.size and np.isfinite(t.rewards).all()),
+        "strategies": _mean(distinct(t.group.labels.strategies) for t in groups if t.group.labels is not None),
+        "strategies_structural": _mean(_structural_strategies([trained.group for trained in sound])),
+        "strategies_correct": _mean(_correct_strategies([trained.group for trained in sound])),
+        "strategies_correct_judged": _mean(_judged_strategies([trained.group for trained in sound])),
+        "zero_advantage": _mean(float(not trained.teaches) for trained in groups),
+        "unjudged": sum(trained.group.unjudged for trained in groups),
+        "set_aside": len(groups) - len(sound),
+        "set_aside_problems": {t.group.problem_id: reason for t in groups if (reason := skip_reason(t.group))},
+        "loss": stats.loss,
+        "grad_norm": stats.grad_norm,
+        "lr": stats.lr,
+        "clipped": int(stats.clipped),
+        "clip_share": clip_share,
+        "entropy": _number(stats.entropy),
+        **{name: _number(value) for name, value in asdict(stats.measured).items()},
+        "rows": stats.rows,
+        "response_tokens": tokens,
+        "response_length": tokens / len(rollouts) if rollouts else None,
+        "advantage_variance": _mean(float(t.advantages.var()) for t in sound if t.valued and t.advantages.size),
+        **_style([trained.group for trained in sound]),
+        **_decoded([trained.group for trained in groups], times),
+        "truncated": _mean(float(rollout.finish_reason == "length") for rollout in rollouts),
+        "statuses": dict(statuses),
+        "seconds": _rounded(times.seconds),
+        "exposed": _rounded(times.exposed),
+        "tail": _rounded(times.tail),
+        "paused_seconds": sum(pause["seconds"] for pause in pauses),
+        "pauses": list(pauses),
+        "judge": {
+            name: value if isinstance(value, int | float | None) else str(value) for name, value in judge.totals.items()
+        },
+        "judge_step": None if judge.use is None else usage_to_json(judge.use),
+        "judge_usd_a_step": judge.usd_a_step,
+        "judge_usd_to_end": judge.usd_to_end,
+        "judge_agreement": judge.agreement,
+        "labelled_by": dict(Counter(t.group.labels.judge for t in groups if t.group.labels is not None)),
+        "weight_digest": stats.weight_digest,
+        **_measures(groups),
+        **_findings(groups, stages),
+    }
+
+
+def _decoded(groups: Sequence[Group], times: Waterfall) -> dict[str, Any]:
+    found, seconds = [DecodedTokens.of_group(group) for group in groups], times.seconds.get("generate")
+    roles = sorted({role for each in found for role in each.by_role})
+    by_role = {role: sum(each.by_role.get(role, 0) for each in found) for role in roles}
+    sampled = sum(by_role.values())
+    drafts = Counter(draft.role for group in groups for draft in group.drafts)
+    return {
+        **({"decoded_tokens": by_role, "drafts": dict(sorted(drafts.items()))} if drafts else {}),
+        "tokens_per_second": sampled / seconds if seconds and sampled else None,
+    }
+
+
+def _findings(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for stage in (stage for stage in stages if stage.name not in OWN_COLUMNS):
+        name, asked = stage.name, [t.group for t in groups if stage.name in t.group.findings]
+        measured = [stage.measures(group.findings[name]) for group in asked if group.knows(name)]
+        found[f"{name}/unknown"] = len(asked) - len(measured)
+        for number in sorted({number for each in measured for number in each}):
+            found[f"{name}/{number}"] = _mean(each[number] for each in measured if number in each)
+    return found
+
+
+def _measures(groups: Sequence[TrainingGroup]) -> dict[str, float | None]:
+    names = sorted({name for trained in groups for name in trained.measures})
+    return {
+        f"{MEASURES}{name}": _mean(trained.measures[name] for trained in groups if name in trained.measures)
+        for name in names
+    }
+
+
+def _structural_strategies(groups: Sequence[Group]) -> list[int]:
+    """Strategies by structure, of the groups that the judge labelled, or all: a count beside the judge's that nobody
+    trains on."""
+    labelled = [group for group in groups if group.labels is not None] or groups
+    found = [structural_labels(group.verdicts or ()) for group in labelled]
+    return [distinct(labels.strategies) for labels in found if labels is not None]
+
+
+def _correct_strategies(groups: Sequence[Group]) -> list[float]:
+    """Strategies by execution trace, among the correct rollouts of each group with tests. Empty if some left no
+    evidence: the groups without a correct rollout would be no fair sample."""
+    tested = [group for group in groups if group.verdicts and WITHOUT_TESTS not in group.verdicts]
+    found = [GroupOutcomes.of(group.verdicts or (), None).drawn_strategies for group in tested]
+    return [] if None in found else [drawn for drawn in found if drawn is not None]
+
+
+def _judged_strategies(groups: Sequence[Group]) -> list[int]:
+    """Strategies by the judge, among the correct rollouts of each labelled group with tests (figure 2 of the code
+    study)."""
+    return [
+        distinct(group.labels.strategies[place] for place in GroupOutcomes.of(group.verdicts or (), None).correct)
+        for group in groups
+        if group.labels is not None and WITHOUT_TESTS not in (group.verdicts or ())
+    ]
+
+
+def _style(groups: Sequence[Group]) -> dict[str, float | None]:
+    verdicts = [(group, place, verdict) for group in groups for place, verdict in enumerate(group.verdicts or ())]
+    programs = [(g, i) for g, i, verdict in verdicts if i < _LOOKED_AT and verdict.status != "no_code"]
+    styles = [program_style(find_code(group.rollouts[place].text)) for group, place in programs]
+    known = [style for style in styles if style is not None]
+    return {
+        "comment_share": _mean(style.comment_share for style in known),
+        "identifier_length": _mean(s.identifier_length for s in known if s.identifier_length is not None),
+        "correct_cpu_seconds": _mean(verdict.cpu_seconds for _, _, verdict in verdicts if verdict.passed),
+    }
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return math.fsum(found) / len(found) if found else None
+
+
+def _rounded(seconds: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {stage: None if value is None else round(value, 4) for stage, value in seconds.items()}
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Measures when each stage of a step works, how many groups have passed it, and what the step waits for.
+"""A step's times: when each stage works, how many groups have passed it, and what the step waits for.
 
     with watch.stage("score", group.slot):
         ...
@@ -6,14 +6,11 @@
     found.seconds["judge"]      # the judge worked on some group
     found.exposed["judge"]      # ... and no stage before it in PRIORITY worked: the step waited for it
 
-Groups overlap, so a stage's time is the time with at least one group in it. Each instant of the step belongs to one
-entry of `exposed`: the first stage of PRIORITY that works, or `idle` if none does (the journal's commits, the
-replacement of an actor, the driver's own work). So the entries add up to the step. A pause of the judge counts as the
-judge's work.
+Groups overlap. Each instant of the step belongs to one entry of `exposed`: the first stage of PRIORITY that works, or
+`idle` if none does (commits, the replacement of an actor, the driver's own work). A pause of the judge is its work.
 
 The **tail** runs from the end of generation to the labels (without a judge: verdicts) of the group that was generated
-last. Only the learner's work on other groups can hide that group's scoring and judging. Exposed time beyond the tail is
-due to other groups.
+last. Only the learner's work on other groups can hide that group's scoring and judging.
 """
 
 from __future__ import annotations
@@ -27,38 +24,32 @@ from dataclasses import dataclass
 _GENERATE = "generate"
 _CROSS = "cross"
 PRIORITY = (_GENERATE, "learn", _CROSS, "judge", "score", "sync")
-"""The stages in order of priority: later ones hide behind earlier ones; a user's own come last."""
+"""Stages by priority: later ones hide behind earlier ones; a user's own come last."""
 IDLE = "idle"
 HIDEABLE = ("score", "judge")
-"""The stages that are meant to hide."""
 
 
 @dataclass(frozen=True)
 class StageInterval:
-    """A stage worked from `start` to `end`, in seconds of one clock."""
+    """Seconds of one clock."""
 
     stage: str
     start: float
     end: float
     slot: int | None = None
-    """The group's slot; None if the stage works on the whole step."""
 
 
 @dataclass(frozen=True)
 class Waterfall:
-    """Seconds of one step."""
-
     seconds: Mapping[str, float]
-    """By stage, with at least one group in it, and `total`."""
+    """By stage with at least one group in it, and `total`."""
     exposed: Mapping[str, float]
-    """The time that the step waited for, by stage of PRIORITY (without an unused `cross`) and `idle`; sums to
-    `total`."""
+    """Time that the step waited for, by stage of PRIORITY (without an unused `cross`) and `idle`; sums to `total`."""
     tail: Mapping[str, float | None]
-    """Its `seconds`, and the `exposed` ones of scoring and judging among them; None if nothing was generated."""
+    """Its `seconds`, and the `exposed` ones of scoring and judging; None if nothing was generated."""
 
 
 def waterfall(intervals: Sequence[StageInterval], start: float, end: float) -> Waterfall:
-    """The waterfall of a step that lasted from `start` to `end`."""
     tail = _tail(intervals)
     seconds: Counter[str] = Counter()
     at_work = {each.stage for each in intervals}
@@ -68,6 +59,7 @@ def waterfall(intervals: Sequence[StageInterval], start: float, end: float) -> W
     busy: Counter[str] = Counter()
     now = start
     for time, stage, change in [*_changes(intervals), (end, IDLE, 0)]:
+        # until `time` nothing changed: all of the length belongs to whoever was at work
         length, since, now = time - now, now, time
         seconds.update({name: length for name, count in busy.items() if count})
         waited_for = next((name for name in order if busy[name]), IDLE)
@@ -82,14 +74,12 @@ def waterfall(intervals: Sequence[StageInterval], start: float, end: float) -> W
 
 
 def _changes(intervals: Sequence[StageInterval]) -> list[tuple[float, str, int]]:
-    """The times at which stages begin (+1) or end (-1) to work, in order."""
     begins = [(each.start, each.stage, 1) for each in intervals]
     ends = [(each.end, each.stage, -1) for each in intervals]
     return sorted([*begins, *ends], key=lambda change: change[0])
 
 
 def _tail(intervals: Sequence[StageInterval]) -> tuple[float, float] | None:
-    """From the end of generation to the last label of the group that entered scoring (or judging) last."""
     generated = max((each.end for each in intervals if each.stage == _GENERATE), default=None)
     flows: dict[int | None, list[StageInterval]] = {}
     for each in intervals:
@@ -102,15 +92,14 @@ def _tail(intervals: Sequence[StageInterval]) -> tuple[float, float] | None:
 
 
 class Stopwatch:
-    """Records intervals by stage, by the running event loop's clock, and calls `on_done(stage, groups)` when groups
-    have passed one."""
+    """Records intervals by stage. `on_done(stage, groups)` is called when groups have passed one."""
 
     def __init__(
         self,
         on_done: Callable[[str, int], None] = lambda stage, groups: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`clock`: replaces the running event loop's."""
+        """`clock`: in place of the running event loop's."""
         self._on_done = on_done
         self._done: Counter[str] = Counter()
         self._intervals: list[StageInterval] = []
@@ -119,7 +108,6 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str, slot: int | None = None) -> Iterator[None]:
-        """Record the time inside as the stage's, for one group or the whole step. Reentrant."""
         since = self._clock()
         try:
             yield
@@ -127,14 +115,12 @@ class Stopwatch:
             self._intervals.append(StageInterval(name, since, self._clock(), slot))
 
     def done(self, name: str, groups: int = 1) -> None:
-        """Count groups that have passed the stage."""
         self._done[name] += groups
         self._on_done(name, self._done[name])
 
     def again(self, name: str) -> None:
-        """The stage begins again: its groups are counted anew."""
+        """Count the stage's groups anew."""
         self._done[name] = 0
 
     def waterfall(self) -> Waterfall:
-        """The waterfall from this stopwatch's start until now."""
         return waterfall(self._intervals, self._started, self._clock())

@@ -1,4 +1,4 @@
-"""Engines (rollout workers): they sample responses. vLLM and transformers behind one interface; an actor owns each."""
+"""Engines (rollout workers), which sample responses: vLLM and transformers behind one interface."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ KNOWN: Mapping[str, str] = {
 }
 
 Weights = Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]
-"""float32 arrays by their transformers names."""
+"""Float32 arrays by transformers' names."""
 
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """A prompt and one seed for each response: a group, or its responses that share a prompt."""
+    """A prompt with a seed for each response: a group, or its responses that share a prompt."""
 
     slot: int
-    """Identifies the request's samples; the group's slot if its responses share one prompt."""
+    """The group's slot if its responses share one prompt."""
     prompt_tokens: Int32
     seeds: tuple[int, ...]
     _: KW_ONLY
     max_tokens: int | None = None
-    """The limit of a response if it is below `generator.max_tokens`."""
+    """A limit below `generator.max_tokens`."""
     greedy: bool = False
-    """Whether to take the likeliest token each time, and ignore the seed."""
+    """Take the likeliest token each time, and ignore the seed."""
 
     def limit(self, tokens: int) -> int:
-        """The most tokens of a response, for an engine whose own limit is `tokens`."""
         return tokens if self.max_tokens is None else min(tokens, self.max_tokens)
 
 
@@ -54,13 +53,11 @@ class Sample:
 
 
 class Engine(Protocol):
-    """Built as `Class(model_path, config, dtype)`. One that has `probe_tokens` answers probes of that length."""
+    """Built as `Class(model_path, config, dtype)`. `probe_tokens`, if there, limits the responses of probes."""
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
-        """(slot, samples in the order of the seeds), groups as they finish.
-
-        The requests are submitted together and in order, so that batches, and so rounding, are repeatable.
-        """
+        """(slot, samples in the order of the seeds), groups as they finish. Requests are submitted together and in
+        order, so that batches, and with them rounding, repeat."""
         ...
 
     def update_weights(self, weights: Weights) -> None:
@@ -73,50 +70,44 @@ class Engine(Protocol):
 
 
 class SleepingEngine(Protocol):
-    """An engine that can share a GPU with the learner (placement `colocated`)."""
+    """An engine that can share a GPU with the learner (`colocated`)."""
 
     def sleep(self) -> None:
-        """Free the memory of weights and cache. New weights wake the engine; until then it raises `Asleep`."""
+        """Free the memory of weights and cache until new weights come; calls before that raise `Asleep`."""
         ...
 
 
 class ReceivingEngine(Protocol):
-    """An engine that receives weights by a transport other than Ray's objects."""
+    """An engine that gets weights by a transport other than Ray's objects."""
 
     def connect(self, info: Mapping[str, Any]) -> None:
-        """Connect to the sender whose `listen` returned `info`."""
+        """Connect to the sender; `info` is from its `listen`."""
         ...
 
     def receive(self, parcel: Parcel) -> None:
-        """As `update_weights`, with the parcel's weights.
-
-        Raises `WeightsMismatch` if other weights arrive, `TransferBroken` if the sender is gone.
-        """
+        """Load a parcel's weights. Raises `WeightsMismatch` if others arrive, `TransferBroken` if the sender is
+        gone."""
         ...
 
 
 class HashingEngine(Protocol):
-    """An engine that can prove which weights it has. Without it a run only watches log-probabilities, which tell small
-    updates of the weights from none no better than rounding does."""
+    """An engine that can prove its weights. Without that a run only watches log-probabilities, which tell small updates
+    from none no better than rounding does."""
 
     def weight_hashes(self) -> Mapping[str, str]:
-        """`raypoly.learner.weight_hash.weight_hash` of each weight in use, in the engine's dtype, by transformers'
-        names. Tied weights have all of their names, as in `update_weights`. Asked after an update only."""
+        """`raypoly.learner.weight_hash` of each weight in use, in the engine's dtype, by transformers' names; tied
+        weights by all of theirs. Asked after an update only."""
         ...
 
 
 class Asleep(RuntimeError):
-    """A sleeping engine was called."""
-
     def __init__(self, engine: str) -> None:
         super().__init__(f"the engine {engine} sleeps and has no weights: new weights come before anything is sampled")
 
 
 def build(model_path: Path, config: GeneratorConfig, dtype: str) -> Engine:
-    """The config's engine, with the model loaded.
-
-    Raises `UsageError` if it lacks a method that its placement or transport needs, or refuses `generator.engine_args`.
-    """
+    """The config's engine, with the model loaded. Raises `UsageError` if it lacks a method that its placement or
+    transport needs, or refuses `generator.engine_args`."""
     check_engine_args(config)
     kind = load_plugin(config.engine, KNOWN, "generator.engine")
     _check_able(kind, config)
@@ -131,7 +122,7 @@ def build(model_path: Path, config: GeneratorConfig, dtype: str) -> Engine:
 
 
 def end_tokens(model_path: Path) -> list[int]:
-    """Every token id that ends a response, by generation config, model config or tokenizer."""
+    """Token ids that end a response, by generation config, model config or tokenizer."""
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig  # takes seconds to import
 
     sources = [

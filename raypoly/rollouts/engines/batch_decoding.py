@@ -1,4 +1,4 @@
-"""Decodes a batch of responses with transformers: one prefill for each group, and ended rows leave the batch.
+"""Batch decoding with transformers: one prefill for each group, and ended rows leave the batch.
 
     for slot, samples in Decoding(model, requests, ends, temperature, most_tokens).groups(beat): ...
 
@@ -20,11 +20,10 @@ from raypoly.rollouts.engines import Sample, SampleRequest
 from raypoly.rollouts.engines.kv_cache import growing_cache
 
 _THIN_OUT = 0.75
-"""The batch is copied without its ended rows when at most this share is left."""
 
 
 class Decoding:
-    """One batch, decoded once. Axes: G requests, R responses, B those in the batch, L and T tokens, V words."""
+    """One batch. Axes: G requests, R responses, B those in the batch, L and T tokens, V words."""
 
     def __init__(
         self,
@@ -34,7 +33,6 @@ class Decoding:
         temperature: float,
         most_tokens: int,
     ) -> None:
-        """`ends`: the tokens that end a response."""
         self._model, self._requests, self._ends, self._temperature = model, requests, ends, temperature
         device = ends.device
         seeds = [seed for request in requests for seed in request.seeds]
@@ -54,7 +52,7 @@ class Decoding:
 
     @torch.no_grad()
     def groups(self, beat: Callable[[], None]) -> Iterator[tuple[int, list[Sample]]]:
-        """(slot, samples in the order of the seeds) of each group when it ends. Calls `beat` for each token."""
+        """(slot, samples in the order of the seeds) of each group as it ends. `beat` is called for each token."""
         logp_BV = self._read_prompts()
         for t in range(self._tokens_RT.shape[1]):
             token_B1 = self._draw(logp_BV, t)
@@ -71,7 +69,7 @@ class Decoding:
                 yield self._group(g)
 
     def _read_prompts(self) -> torch.Tensor:
-        """Log-probabilities of the first tokens, float32 [R, V]. Afterwards every response has its own cache."""
+        """Log-probabilities of the first tokens, float32 [R, V], by one prefill for each group."""
         ids_GL, mask_GL = _pad_left([request.prompt_tokens for request in self._requests], self._ends.device)
         positions_GL = (mask_GL.cumsum(1) - 1).clamp(min=0)
         logp_GV = self._forward(ids_GL, mask_GL, positions_GL)
@@ -81,7 +79,7 @@ class Decoding:
         return logp_GV[of_R]
 
     def _draw(self, logp_BV: torch.Tensor, t: int) -> torch.Tensor:
-        """Tokens, int64 [B, 1]."""
+        # the inverse of the cumulative distribution at the row's own number: no other row has a part in it
         cumulative_BV = logp_BV.double().exp().cumsum(-1)
         point_B1 = self._uniform_RT[self._row_B, t : t + 1] * cumulative_BV[:, -1:]
         token_B1 = torch.searchsorted(cumulative_BV, point_B1, right=True).clamp(max=logp_BV.shape[1] - 1)
@@ -91,7 +89,7 @@ class Decoding:
         return token_B1
 
     def _end(self, ended_B: torch.Tensor, t: int) -> Iterator[tuple[int, list[Sample]]]:
-        """The groups that these rows, ended with token t, complete."""
+        """Groups that are complete when these rows end with token t."""
         self._alive_B &= ~ended_B
         for row in self._row_B[ended_B].tolist():
             self._length_R[row], self._ended_R[row] = t + 1, True
@@ -101,9 +99,9 @@ class Decoding:
                 yield self._group(g)
 
     def _drop_ended(self, token_B1: torch.Tensor) -> torch.Tensor:
-        """The next input tokens. Ended rows leave the batch if that is worth a copy."""
+        """The next input tokens, without those of ended rows if that is worth a copy."""
         kept_B = self._alive_B.nonzero()[:, 0]
-        if len(kept_B) > _THIN_OUT * len(self._alive_B):
+        if len(kept_B) > _THIN_OUT * len(self._alive_B):  # a copy of the cache costs more than a few idle rows
             return token_B1
         self._cache.batch_select_indices(kept_B)
         self._row_B, self._alive_B = self._row_B[kept_B], self._alive_B[kept_B]

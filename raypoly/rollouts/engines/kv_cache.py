@@ -1,11 +1,7 @@
 """The key-value cache of decoding with transformers, and faster attention to it on a CPU, with the same bits.
 
-    decode_as_sdpa(model)
-    model(ids, past_key_values=growing_cache(model, most=len(prompt) + max_tokens))
-
-transformers copies the whole cache for every token: to append to it, and again for each head if heads share a key. On a
-CPU that is a third of a small model's time. A layer with a sliding window keeps all keys, and a mask hides the old
-ones; a layer of linear attention has a state of fixed size.
+decode_as_sdpa(model)
+model(ids, past_key_values=growing_cache(model, most=len(prompt) + max_tokens))
 """
 
 from __future__ import annotations
@@ -30,14 +26,13 @@ from transformers.masking_utils import sdpa_mask
 from raypoly.core.errors import UsageError
 
 DECODING = "raypoly_decoding"
-"""The name under which transformers finds `attend`."""
 _ROOM = 32
-"""A full layer grows by at least this many tokens, within its limit."""
+"""Tokens by which a full layer grows, at least, within its limit."""
 
 
 def decode_as_sdpa(model: PreTrainedModel) -> None:
     """Make a model that uses torch's attention (sdpa) use `attend` while it decodes. One with a cap on scores, which
-    that leaves out, uses transformers' own. Other models are unchanged."""
+    that leaves out, gets transformers' own."""
     if getattr(model.config.get_text_config(), "attn_logit_softcapping", None) is not None:
         model.set_attn_implementation("eager")
     elif model.config._attn_implementation == "sdpa":
@@ -45,10 +40,8 @@ def decode_as_sdpa(model: PreTrainedModel) -> None:
 
 
 def growing_cache(model: PreTrainedModel, most: int) -> Cache:
-    """An empty cache that reserves room for up to `most` tokens a row, and more on demand.
-
-    Raises `UsageError` for a model with layers of another kind.
-    """
+    """An empty cache with room for up to `most` tokens a row, and more on demand. Raises `UsageError` for layers of
+    another kind."""
     kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
     unknown = kinds - {DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer}
     if unknown:
@@ -74,7 +67,7 @@ def attend(
     position_bias: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as transformers calls it: [B, heads, Q, head size] to [B, Q, heads, head size]; keys have L tokens."""
+    """Attention, [B, heads, Q, head size] to [B, Q, heads, head size]; keys have L tokens."""
     if query.shape[2] > 1 or query.is_cuda or position_bias is not None:
         others |= {"dropout": dropout, "scaling": scaling, "position_bias": position_bias}
         return sdpa_attention_forward(module, query, key, value, attention_mask, **others)[0], None
@@ -84,8 +77,11 @@ def attend(
     return out.transpose(1, 2).contiguous(), None
 
 
+# transformers copies the whole cache for every token: to append to it, and again for each head if heads share a key. On
+# a CPU that is a third of a small model's time. A layer with a sliding window keeps all keys, and a mask hides the old
+# ones; a layer of linear attention has a state of fixed size.
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]
-    """One layer's keys and values, [B, heads, L, head size], with room for those of further tokens."""
+    """Keys and values of a layer, [B, heads, L, head size], with room for further tokens."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -98,7 +94,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         self._rooms = self.keys, self.values
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """All keys and values, now with those of T tokens, [B, heads, T, head size]."""
+        """All keys and values, with T new ones, [B, heads, T, head size]."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         before = self.get_seq_length()
@@ -118,14 +114,14 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
 
     def _with_room(self, states: Tensor, least: int) -> Tensor:
         rows, heads, length, size = states.shape
-        wanted = max(least + _ROOM, 2 * length)
+        wanted = max(least + _ROOM, 2 * length)  # doubling: a token is copied once in the mean
         room = states.new_empty(rows, heads, max(least, min(wanted, self._most)), size)
         room[:, :, :length] = states
         return room
 
 
 class StateLayer(LinearAttentionLayer):  # type: ignore[misc]
-    """The state of a layer of linear attention, of which rows can be taken."""
+    """State of a layer of linear attention."""
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep only these rows."""

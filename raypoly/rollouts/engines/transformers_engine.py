@@ -27,7 +27,7 @@ class TransformersEngine:
     """One model that decodes whole groups, up to `generator.max_sequences` responses at once."""
 
     probe_tokens = 8
-    """Length of the response that is compared after updates. Short: the cache has no blocks and ends with each call."""
+    """Tokens of a probe's response: the cache has no blocks, and ends with each call."""
 
     def __init__(self, model_path: Path, config: GeneratorConfig, dtype: str) -> None:
         torch.set_num_threads(config.threads)
@@ -39,7 +39,7 @@ class TransformersEngine:
         self._model = model.to(self._device).eval()
         self._receiver = build_receiver(config.transport) if config.transport in RECEIVERS else None
         self._shapes: dict[int, torch.Size] = {}
-        """Shapes of the parameters that `sleep` dropped, by `id`; empty while the engine is awake."""
+        """Of the parameters that `sleep` dropped, by `id`; empty while the engine is awake."""
         self.decoded = 0
         """Decoding steps so far: shows progress within a long batch."""
         self._stop = torch.tensor(end_tokens(model_path), device=self._device)

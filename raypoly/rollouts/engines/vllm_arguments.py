@@ -29,8 +29,7 @@ OWN: Mapping[str, str] = {
 
 
 def check_engine_args(config: GeneratorConfig) -> None:
-    """Raise `UsageError` for an argument that raypoly sets, that vLLM lacks (if it is installed here), or that the
-    engine can't get since it is not vLLM."""
+    """Raise `UsageError` for an argument that raypoly sets, that vLLM lacks, or that the engine can't get."""
     if config.engine_args and config.engine != "vllm":
         raise UsageError(
             f"generator.engine_args={config.engine_args} are for vLLM, and generator.engine={config.engine}: "
@@ -47,7 +46,7 @@ def check_engine_args(config: GeneratorConfig) -> None:
 
 @cache
 def vllm_arguments() -> frozenset[str]:
-    """The fields of EngineArgs, as vLLM's source has them; empty where there is no vLLM."""
+    """Fields of EngineArgs in vLLM's source; empty where there is no vLLM."""
     found = importlib.util.find_spec("vllm")
     source = None if found is None or found.origin is None else Path(found.origin).parent / "engine" / "arg_utils.py"
     if source is None or not source.is_file():

@@ -1,27 +1,19 @@
-"""The vLLM engine, in this process. Only the `vllm_*.py` files touch vLLM's internals.
-
-Facts about vLLM 0.32 that it relies on:
-
-- A GPU takes Model Runner V2, a CPU V1; docs/gpu.md says what differs.
-- On a CPU a tied head silently keeps its old weights, so the engine is given an untied one (`vllm_head.py`).
-- The prefix cache survives a reload and must be reset.
-- On AMX processors bf16 kernels crash unless the process has requested the tile state.
-- `processed_logprobs` are log-probabilities after temperature.
-- In sleep level 2 a GPU keeps neither weights nor cache: wake the weights, fill them, then wake the cache. A CPU engine
-  keeps its memory while it sleeps.
-"""
+"""The vLLM engine, in this process. Only the `vllm_*.py` files touch vLLM's internals."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
 from transformers import AutoConfig
 
 from raypoly.core.config import GeneratorConfig
@@ -30,10 +22,18 @@ from raypoly.rollouts.engines import Asleep, Sample, SampleRequest, Weights, end
 from raypoly.rollouts.engines.transfer import Parcel
 from raypoly.rollouts.engines.vllm_hashes import LoadedWeights
 from raypoly.rollouts.engines.vllm_head import LOAD_FORMAT, keep_in_float32, register_loader
-from raypoly.rollouts.engines.vllm_kernels import fuse_norms, skip_ranks
 from raypoly.rollouts.engines.vllm_transfer import backend, checked_vllm, update_info
 
 
+# Facts about vLLM 0.32 that it relies on:
+#
+# - A GPU takes Model Runner V2, a CPU V1; docs/gpu.md says what differs.
+# - On a CPU a tied head silently keeps its old weights, so the engine is given an untied one (`vllm_head.py`).
+# - The prefix cache survives a reload and must be reset.
+# - On AMX processors bf16 kernels crash unless the process has requested the tile state.
+# - `processed_logprobs` are log-probabilities after temperature.
+# - In sleep level 2 a GPU keeps neither weights nor cache: wake the weights, fill them, then wake the cache. A CPU
+#   engine keeps its memory while it sleeps.
 class VllmEngine:
     """One in-process vLLM engine."""
 
@@ -203,3 +203,38 @@ def _sample(output: Any) -> Sample:
     logprobs = [position[token].logprob for token, position in zip(tokens.tolist(), output.logprobs, strict=True)]
     ended = output.finish_reason == "stop"
     return Sample(tokens, np.array(logprobs, dtype=np.float32), "stop" if ended else "length")
+
+
+def fuse_norms(model: Module) -> None:
+    """Let the bfloat16 norms of `model` use vLLM's kernels for a CPU. Weights are read at each call."""
+    norm: Any = import_module("vllm.model_executor.layers.layernorm").RMSNorm
+    for module in model.modules():
+        plain = type(module) is norm and module.has_weight and module.variance_size_override is None
+        if plain and module.weight.dtype == torch.bfloat16:
+            module.forward = _fused(module)
+
+
+def skip_ranks() -> None:
+    """Let vLLM's sampler in this process report rank 0 for every token, uncounted."""
+    sampler: Any = import_module("vllm.v1.sample.sampler")
+    sampler.batched_count_greater_than = _no_ranks
+
+
+def _fused(norm: Any) -> Callable[..., Any]:
+    kernels = torch.ops._C
+
+    def forward(x: Tensor, residual: Tensor | None = None) -> Any:
+        x = x.contiguous()  # the kernels take no strides
+        if residual is None:
+            normed = torch.empty_like(x)
+            kernels.rms_norm(normed, x, norm.weight.data, norm.variance_epsilon)
+            return normed
+        residual = residual.contiguous()
+        kernels.fused_add_rms_norm(x, residual, norm.weight.data, norm.variance_epsilon)  # changes both
+        return x, residual
+
+    return forward
+
+
+def _no_ranks(logprobs: Tensor, chosen: Tensor) -> Tensor:
+    return torch.zeros(len(logprobs), dtype=torch.int64)

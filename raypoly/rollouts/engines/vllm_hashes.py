@@ -1,13 +1,4 @@
-"""Hashes of the weights in a vLLM engine, by transformers' names.
-
-vLLM keeps several matrices of a layer in one parameter, below each other: the model's `packed_modules_mapping` names
-them, the layer's `output_sizes` has their rows. Embedding and head have rows beyond the vocabulary. Parameters that are
-divided over GPUs (tensor parallelism) are not supported, since raypoly divides none.
-
-On a GPU the parameters are what the kernels read. vLLM's CPU engine instead packs a copy of each linear layer's weight,
-the head's too, and computes with that. There a layer is hashed when all of it is loaded, in the engine's dtype, just
-before it is packed. This proves what arrived and what went into the packing, not the packed copy itself.
-"""
+"""Hashes of the weights in a vLLM engine, by transformers' names."""
 
 from __future__ import annotations
 
@@ -20,8 +11,15 @@ from torch.nn import Module
 from raypoly.learner.weight_hash import weight_hash
 
 
+# vLLM keeps several matrices of a layer in one parameter, below each other: the model's `packed_modules_mapping` names
+# them, the layer's `output_sizes` has their rows. Embedding and head have rows beyond the vocabulary. Parameters that
+# are divided over GPUs (tensor parallelism) are not supported, since raypoly divides none.
+#
+# On a GPU the parameters are what the kernels read. vLLM's CPU engine instead packs a copy of each linear layer's
+# weight, the head's too, and computes with that. There a layer is hashed when all of it is loaded, in the engine's
+# dtype, just before it is packed. This proves what arrived and what went into the packing, not the packed copy itself.
 class LoadedWeights:
-    """The weights of one model, from its construction on. Packed ones are known after the first update."""
+    """Weights of one model, from its construction on. Packed ones are known after the first update."""
 
     def __init__(self, model: Module, dtype: torch.dtype) -> None:
         self._model, self._dtype = model, dtype
@@ -32,7 +30,7 @@ class LoadedWeights:
                 self._hash_before_packing(path, module)
 
     def hashes(self) -> dict[str, str]:
-        """`weight_hash` by transformers' names. Where the packed and the kept weight differ it says so."""
+        """`weight_hash` by transformers' names. A difference between a packed and a kept weight is in the text."""
         kept = dict(
             named
             for path, module in self._model.named_modules(remove_duplicate=False)

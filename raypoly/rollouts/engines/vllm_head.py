@@ -1,13 +1,4 @@
-"""The head of vLLM's CPU engine: a tensor of its own, kept in float32.
-
-That engine computes with packed copies of weights. A head that is the embedding gets no update of its own: vLLM 0.32
-then goes on with the old copy. Untied (`tie_word_embeddings`), it is updated and hashed like any tensor. The checkpoint
-has no such tensor, so the loader here gives it the embedding's.
-
-For logits in float32 (`head_dtype`) vLLM casts the head at every step on a CPU: with a vocabulary of 49,152 that is
-most of a step of a small model. A head that is float32 already, with the values that bfloat16 has, needs no cast. Then
-oneDNN may compute the logits (`bf16_factors`): MKL takes twice as long on AMD's.
-"""
+"""The head of vLLM's CPU engine: a tensor of its own, kept in float32."""
 
 from __future__ import annotations
 
@@ -25,6 +16,13 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from raypoly.core.errors import UsageError
 from raypoly.learner.logprobs import bf16_factors
 
+# That engine computes with packed copies of weights. A head that is the embedding gets no update of its own: vLLM 0.32
+# then goes on with the old copy. Untied (`tie_word_embeddings`), it is updated and hashed like any tensor. The
+# checkpoint has no such tensor, so the loader here gives it the embedding's.
+#
+# For logits in float32 (`head_dtype`) vLLM casts the head at every step on a CPU: with a vocabulary of 49,152 that is
+# most of a step of a small model. A head that is float32 already, with the values that bfloat16 has, needs no cast.
+# Then oneDNN may compute the logits (`bf16_factors`): MKL takes twice as long on AMD's.
 LOAD_FORMAT = "raypoly_untied"
 
 

@@ -1,9 +1,7 @@
 """Weight transfer into vLLM: its own backends for the GPU, and ours for a CPU registered beside them.
 
 An engine receives a parcel by vLLM's own three calls (start, update, finish) with every backend, so a CPU tests that
-route too; only the bytes take another way. The learner's side of CUDA IPC needs torch alone: one handle a parameter,
-as in vLLM's own trainer, whose call is the transfer itself, while here the driver calls the engine. One rank copies
-nothing; of several, the one on the engine's GPU offers a whole copy. For NCCL vLLM's trainer sends the packed buckets.
+route too; only the bytes take another way.
 """
 
 from __future__ import annotations
@@ -19,9 +17,8 @@ from raypoly.core.errors import UsageError
 from raypoly.rollouts.engines.transfer import RECEIVERS, Named, Parcel, Sender, build_receiver, pieces_of
 
 _SUPPORTED = ("0.32",)
-"""The minor versions of vLLM whose internals these two files know."""
+"""Minor versions of vLLM whose internals these files know."""
 _CHUNK = 1 << 30
-"""Bytes of a packed NCCL bucket."""
 
 
 def checked_vllm() -> Any:
@@ -37,7 +34,7 @@ def checked_vllm() -> Any:
 
 
 def backend(transport: str) -> Any:
-    """vLLM's engine argument that selects the transport's backend; None for Ray objects."""
+    """vLLM's engine argument for the transport; None for Ray objects."""
     if transport not in (*RECEIVERS, "ipc", "nccl"):
         return None
     if transport in RECEIVERS:
@@ -46,7 +43,6 @@ def backend(transport: str) -> Any:
 
 
 def update_info(transport: str, parcel: Parcel) -> dict[str, Any]:
-    """The argument of vLLM's `update_weights` for a parcel."""
     if transport in RECEIVERS:
         return {"parcel": parcel}
     info: dict[str, Any] = {
@@ -57,6 +53,9 @@ def update_info(transport: str, parcel: Parcel) -> dict[str, Any]:
     return info | dict(parcel.details)
 
 
+# The learner's side of CUDA IPC needs torch alone: one handle a parameter, as in vLLM's own trainer, whose call is the
+# transfer itself, while here the driver calls the engine. One rank copies nothing; of several, the one on the engine's
+# GPU offers a whole copy. For NCCL vLLM's trainer sends the packed buckets.
 class IpcSender(Sender):
     """Handles of the given tensors on this rank's GPU; the engine rounds float32 ones while it copies."""
 
@@ -110,7 +109,6 @@ class NcclSender(Sender):
         self._source = []
 
     def rounded(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The offered weights, one tensor at a time in the engine's dtype."""
         for name, tensor in self._source:
             yield name, tensor.to(self._dtype)
 
@@ -120,7 +118,7 @@ class NcclSender(Sender):
 
 
 class _Source:
-    """A duck-typed `WeightSource` of vLLM's: the sender's current offer."""
+    """vLLM's `WeightSource`: the sender's current offer."""
 
     def __init__(self, sender: NcclSender) -> None:
         self._sender = sender
@@ -133,7 +131,7 @@ class _Source:
 
 
 class _Silent:
-    """A duck-typed `VLLMWeightSyncClient` that does nothing."""
+    """vLLM's `VLLMWeightSyncClient`, which does nothing."""
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None: ...
 

@@ -20,10 +20,10 @@ from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 KNOWN: Mapping[str, str] = {
     "direct": "raypoly.rollouts.scaffolds.direct:Direct",
-    "chain_of_thought": "raypoly.rollouts.scaffolds.chain_of_thought:ChainOfThought",
-    "plan_and_solve": "raypoly.rollouts.scaffolds.plan_and_solve:PlanAndSolve",
+    "chain_of_thought": "raypoly.rollouts.scaffolds.direct:ChainOfThought",
+    "plan_and_solve": "raypoly.rollouts.scaffolds.direct:PlanAndSolve",
     "fixed_strategy": "raypoly.rollouts.scaffolds.fixed_strategy:FixedStrategy",
-    "skills": "raypoly.rollouts.scaffolds.skills:Skills",
+    "skills": "raypoly.rollouts.scaffolds.fixed_strategy:Skills",
     "sketch_then_solve": "raypoly.rollouts.scaffolds.sketch_then_solve:SketchThenSolve",
     "tuple": "raypoly.recipes.cppo.tuple_plans:TuplePlans",
     "plan_search": "raypoly.rollouts.scaffolds.plan_search:PlanSearch",
@@ -37,7 +37,7 @@ __all__ = ["KNOWN", "Ask", "Scaffold", "ScaffoldConfig", "build", "name_of_run",
 
 
 def build(name: str, chat_template: str | None = None, **params: Any) -> Scaffold:
-    """The scaffold of this name with these parameters. `UsageError` names an unknown or wrong parameter."""
+    """Raises `UsageError` for an unknown name, and an unknown or wrong parameter."""
     built: Scaffold = load_configured_plugin(name, KNOWN, "scaffold", params)
     built.chat_template = chat_template
     return built
@@ -64,7 +64,7 @@ def _samples(name: str) -> bool:
 
 
 def of_run(config: Config) -> Scaffold:
-    """The scaffold that a run's config trains with. Raises `UsageError` as `build` and `name_of_run` do."""
+    """The scaffold that a run trains with. Raises `UsageError`."""
     name, objective = name_of_run(config), objectives.of_run(config)
     params = config.scaffold.parameters
     if name == objective.scaffold:

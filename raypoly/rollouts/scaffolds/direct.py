@@ -1,4 +1,4 @@
-"""direct: N attempts, all behind the problem's prompt."""
+"""direct, chain_of_thought, plan_and_solve: N independent attempts after one prompt."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ class DirectConfig(ScaffoldConfig):
 
 
 class Direct(Scaffold):
-    """Independent attempts behind one prompt. Subclasses name an `instruction`."""
-
     Config = DirectConfig
     config: DirectConfig
     instruction: str | None = None
-    """What stands behind the problem's statement; None for the prompt as it is."""
+    """A text after the problem's statement; None for the prompt as it is."""
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
         if self.config.template is not None:
@@ -31,3 +29,15 @@ class Direct(Scaffold):
         if self.instruction is None:
             return [Ask(problem.prompt, count=attempts)]
         return [Ask(with_instruction(problem, self.instruction), count=attempts)]
+
+
+class ChainOfThought(Direct):
+    """Wei et al. 2022, arXiv 2201.11903; in its zero-shot form Kojima et al. 2022, arXiv 2205.11916."""
+
+    instruction = "Think step by step about how to solve it before you write the program."
+
+
+class PlanAndSolve(Direct):
+    """Wang et al. 2023, arXiv 2305.04091."""
+
+    instruction = "First write a short plan: which method you use, and its steps. Then write the program by that plan."

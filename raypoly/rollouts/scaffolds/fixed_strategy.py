@@ -1,4 +1,4 @@
-"""fixed_strategy: attempt i is sampled behind sentence i mod n, the same sentences for every problem."""
+"""fixed_strategy and skills: attempts that are told which strategy to use, n in turn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FixedStrategyConfig(ScaffoldConfig):
 
 
 class FixedStrategy(Scaffold):
-    """N attempts behind n sentences in turn. Sentences are asked in blocks of n."""
+    """Attempt i is sampled after sentence i mod n, the same sentences for every problem, in blocks of n."""
 
     Config = FixedStrategyConfig
     config: FixedStrategyConfig
@@ -44,3 +44,21 @@ class FixedStrategy(Scaffold):
 def whole_block(block: int, attempts: int) -> int:
     """The block where it divides the attempts; else all of them are one."""
     return block if attempts % block == 0 else attempts
+
+
+class SkillsConfig(ScaffoldConfig):
+    skills: int = Field(5, ge=1, description="|Z|. With objective.name=upskill it is objective.skills.")
+
+
+class Skills(Scaffold):
+    """Attempt i is sampled after "Strategy z | " and the prompt, z = 1 + i mod |Z| (UpSkill, arXiv 2602.22296).
+    `objective.name=upskill` trains with it, and gives it its number of skills."""
+
+    Config = SkillsConfig
+    config: SkillsConfig
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
+        return [Ask(f"Strategy {1 + i % self.config.skills} | {problem.prompt}") for i in range(attempts)]
+
+    def block(self, attempts: int) -> int:
+        return whole_block(self.config.skills, attempts)

@@ -1,4 +1,4 @@
-"""repair: a try, run on the problem's public tests alone; where it fails, another one behind the problem, the program
+"""repair: a try, run on the problem's public tests alone; where it fails, another one after the problem, the program
 and its first failure.
 
 A try that passed its public tests, or for which there are none, is not asked again: it is the attempt. Hidden tests

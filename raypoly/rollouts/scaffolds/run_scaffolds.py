@@ -25,11 +25,8 @@ from raypoly.rollouts.scaffolds.scaffold import checked_asks
 
 
 def fit_problems(problem_set: ProblemSet, config: Config) -> ProblemSet:
-    """The problems of `problems.source` as the run's scaffolds need them: with the scaffold's own ones to train on, if
-    it brings some, and `with_public_tests`. A scaffold that samples nothing trains without tests, since nothing is run.
-
-    Raises `UsageError` where a problem would be in two splits.
-    """
+    """Problems of `problems.source` as the run's scaffolds need them: with the scaffold's own to train on, without
+    tests if it samples nothing, and `with_public_tests`. Raises `UsageError` for a problem in two splits."""
     scaffold = of_run(config)
     if (own := scaffold.own_problems()) is not None:
         splits = {**problem_set.splits, "train": own}
@@ -43,8 +40,7 @@ def fit_problems(problem_set: ProblemSet, config: Config) -> ProblemSet:
 
 
 def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
-    """The problems with their public tests set apart from those that decide, if a scaffold of the run shows any: then
-    all that the run measures is measured on the others."""
+    """Problems with public tests set apart from those that decide, if a scaffold of the run shows any."""
     shown = max(scaffold.shown_tests for scaffold in (of_run(config), *of_evaluations(config).values()))
     if not shown:
         return problem_set
@@ -53,8 +49,7 @@ def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
 
 
 def check_first_asks(problem_set: ProblemSet, config: Config) -> None:
-    """Ask each of the run's scaffolds for the first problem of each split. Raises `UsageError` as `checked_asks` does,
-    before anything starts."""
+    """Ask each of the run's scaffolds for the first problem of each split. Raises `UsageError` as `checked_asks`."""
     evaluate = config.evaluate
     asked = [(of_run(config), "train", config.train.rollouts)]
     for split, samples in (("test", evaluate.samples), ("validation", evaluate.validation_samples)):
@@ -65,19 +60,16 @@ def check_first_asks(problem_set: ProblemSet, config: Config) -> None:
 
 
 def of_evaluations(config: Config) -> dict[str, Scaffold]:
-    """The scaffolds that evaluations ask, by name: those of `evaluate.scaffolds`; or else the run's own, but `direct`
-    where the objective brought it, or where it samples nothing."""
+    """Scaffolds that evaluations ask, by name: those of `evaluate.scaffolds`; or else the run's own, but `direct` where
+    the objective brought it, or where it samples nothing."""
     own = config.scaffold.name
     names = config.evaluate.scaffolds or ((own,) if own is not None and of_run(config).samples else ("direct",))
     return {name: _named(config, name) for name in names}
 
 
 def named_scaffolds(config: Config, names: Sequence[str], overrides: Sequence[str]) -> dict[str, Scaffold] | None:
-    """The scaffolds of a command, by name; None where it names none. An override `scaffold.key=value` is for those that
-    have the key.
-
-    Raises `UsageError` for an unknown name, and for a key that none of them has.
-    """
+    """Scaffolds of a command, by name; None where it names none. An override is for those that have its key. Raises
+    `UsageError` for an unknown name, and for a key that none of them has."""
     given = {key.removeprefix("scaffold."): value for key, _, value in (each.partition("=") for each in overrides)}
     kinds = {name: load_plugin(name, KNOWN, "--scaffold") for name in names}
     for key in given:
@@ -94,11 +86,11 @@ def named_scaffolds(config: Config, names: Sequence[str], overrides: Sequence[st
 
 
 def _named(config: Config, name: str) -> Scaffold:
-    """The run's own scaffold with its parameters, or another one with its defaults."""
+    """The run's own with its parameters, or another with its defaults."""
     own = name == name_of_run(config)
     return (of_run(config) if own else build(name, config.problems.chat_template)).measured
 
 
 def is_sampled(config: Config) -> bool:
-    """Whether a run samples anything, in training or to be measured. If not, it needs no engine."""
+    """Whether a run samples anything, in training or to be measured, and needs an engine."""
     return config.evaluate.every > 0 or of_run(config).samples

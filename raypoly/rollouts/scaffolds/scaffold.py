@@ -25,25 +25,25 @@ from raypoly.data.templates import PLAIN, Render, chat_renderer
 
 @dataclass(frozen=True)
 class Ask:
-    """What one or more rollouts of a round are sampled behind."""
+    """What one or more rollouts of a round are sampled after."""
 
     prompt: str
-    """The whole prompt, with its chat template."""
+    """The whole, with its chat template."""
     role: str = ATTEMPT
     """`solve` for attempts; anything else is a draft."""
     count: int = 1
-    """How many rollouts."""
+    """Rollouts."""
     parent: int | None = None
-    """The index of the draft that they are made from."""
+    """Index of the draft that they are made from."""
     max_tokens: int | None = None
-    """The limit of a response if it is below `generator.max_tokens`."""
+    """A limit below `generator.max_tokens`."""
     text: str | None = None
-    """The response, given and not sampled; its tokens end with that of the end of a sequence. It has no
-    log-probabilities of a sampler (NaN). Empty: an attempt without tokens, which fails."""
+    """The response, given and not sampled; its tokens end with that of the end of a sequence, and its log-probabilities
+    are NaN. Empty: an attempt without tokens, which fails."""
     score: bool = False
     """Whether the scaffold wants to see a draft's verdict on the problem's public tests."""
     take: int | None = None
-    """The index of a draft that is the attempt: its tokens, log-probabilities and weight version."""
+    """Index of a draft that is the attempt: its tokens, log-probabilities and weight version."""
 
 
 class ScaffoldConfig(BaseModel):
@@ -57,38 +57,35 @@ class Scaffold(ABC):
 
     Config: ClassVar[type[ScaffoldConfig]] = ScaffoldConfig
     samples: ClassVar[bool] = True
-    """Whether anything is sampled. If not, every ask has a text, nothing is run, and no engine starts to train."""
+    """False: every ask has a text, nothing is run, and no engine starts to train."""
 
     def __init__(self, config: ScaffoldConfig) -> None:
         self.config = config
         self.chat_template: str | None = None
-        """`problems.chat_template` of the run."""
+        """`problems.chat_template`."""
 
     @abstractmethod
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
-        """What to sample next. Pure: the same problem and drafts give the same asks.
-
-        Asks of any role but `solve` are a round of drafts; asks of role `solve` alone are the group's attempts, and
-        the last round. Their counts add up to `attempts` (N); a scaffold that solves nothing returns none.
-        """
+        """What to sample next: drafts of any role but `solve`, or, as the last round, attempts alone, whose counts add
+        up to `attempts` (N); none for a scaffold that solves nothing. Pure: the same problem and drafts give the same
+        asks."""
 
     def too_long(self, problem: Problem, ask: Ask) -> Ask:
-        """What is asked instead of an ask whose prompt, made from drafts, has more tokens than
-        `generator.max_prompt_tokens`. Default: an attempt behind the problem's prompt; an empty draft."""
+        """What is asked instead if a prompt made from drafts has more tokens than `generator.max_prompt_tokens`.
+        Default: an attempt after the problem's prompt; an empty draft."""
         return replace(ask, prompt=problem.prompt, text=None if ask.role == ATTEMPT else "")
 
     def block(self, attempts: int) -> int:
-        """How many attempts are drawn jointly: pass@k counts whole blocks. Default: 1, all are independent."""
+        """How many attempts are drawn jointly: pass@k counts whole blocks."""
         return 1
 
     def methods(self, drafts: Sequence[Draft], attempts: int) -> Sequence[str | None] | None:
-        """The method that each attempt was told to use, [N], None for one without; None if attempts have no methods.
-        Default: none have."""
+        """The method that each attempt was told to use, [N], None for one without; None if attempts have no methods."""
         return None
 
     def planned_drafts(self, attempts: int) -> int:
-        """D, the drafts that are planned for a group of `attempts` (N). A planned number: the learner divides by it
-        where drafts are trained, whatever was sampled."""
+        """D, the drafts that are planned for a group of `attempts` (N). The learner divides by it where drafts are
+        trained."""
         return 0
 
     def planned_attempts(self, attempts: int) -> int:
@@ -97,32 +94,32 @@ class Scaffold(ABC):
 
     @property
     def measured(self) -> Scaffold:
-        """What evaluations ask in its place, which has attempts. Default: itself."""
+        """What evaluations ask in its place, which has attempts."""
         return self
 
     def own_problems(self) -> Sequence[Problem] | None:
-        """The training problems, in place of those of `problems.source`. Default: None, the scaffold brings none."""
+        """Training problems, in place of those of `problems.source`."""
         return None
 
     @property
     def content(self) -> str:
-        """What its own problems say beside their prompts, as a hash; empty for none."""
+        """Hash of what its own problems say beside their prompts; empty for none."""
         return ""
 
     @property
     def methods_of_plan(self) -> int:
-        """K, the methods that a plan of this scaffold should have. Default: 1."""
+        """K, the methods of a plan of this scaffold."""
         return 1
 
     @property
     def trains_drafts(self) -> bool:
-        """Whether drafts have the advantage of the attempt that they led to, where the objective does not answer for
+        """Whether drafts get the advantage of the attempts that they led to, where the objective does not answer for
         them."""
         return False
 
     @property
     def shown_tests(self) -> int:
-        """How many tests are set apart for showing, where a problem has no public tests. Default: 0, none are shown."""
+        """How many tests are set apart for showing, where a problem has no public tests."""
         return 0
 
     def check(self, attempts: int) -> None:  # noqa: B027  (most take any number)
@@ -133,7 +130,7 @@ class Scaffold(ABC):
 
     @cached_property
     def render(self) -> Render:
-        """The prompt of chat messages, by the run's chat template; their texts where it has none."""
+        """Prompt of chat messages, by the run's chat template; their texts where it has none."""
         return chat_renderer(self.chat_template or PLAIN)
 
 

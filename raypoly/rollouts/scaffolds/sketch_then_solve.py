@@ -1,4 +1,4 @@
-"""sketch_then_solve: each attempt has a sketch of its own, and is sampled behind it. No sketch sees another."""
+"""sketch_then_solve: each attempt has a sketch of its own, and is sampled after it. No sketch sees another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SketchThenSolve(Scaffold):
 
 
 def _behind(problem: Problem, sketch: Draft) -> str:
-    """The prompt behind a sketch; the problem's own where the sketch is empty or was cut."""
+    """The prompt after a sketch; the problem's own where the sketch is empty or was cut."""
     text = shown(sketch.rollout.text)
     if not text or sketch.rollout.finish_reason == "length":
         return problem.prompt

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from actors.model_tokenizer import ModelTokenizer
+from actors.model_files import ModelTokenizer
 from raypoly.algorithms import losses, objectives
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.config import Config, WarmStartConfig

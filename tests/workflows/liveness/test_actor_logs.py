@@ -9,7 +9,7 @@ import pytest
 import ray
 
 from raypoly.core.config import Config
-from workflows.liveness.actor_logs import ActorLogs
+from workflows.liveness.ray_output import ActorLogs
 from workflows.startup.ray_cluster import connect_ray
 
 

@@ -1,8 +1,6 @@
 """The canary asks the run's own judge about the same gold groups again and again, and never invents a number."""
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,17 +16,15 @@ from raypoly.strategies.judge.judge_usage import UsageCounts
 from raypoly.strategies.judge.label_agreement import adjusted_rand
 from tests.support.faulty_server import Server, cluster_of, programs_of, running
 from workflows.liveness.judge_drift import EVERY, JudgeDriftMonitor, check_interval, pick_gold_groups
-from workflows.startup.ray_cluster import local_ray
+from workflows.startup.ray_cluster import connect_ray
 
 OPTIONS = {"num_cpus": 0.01}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _a_ray_of_its_own() -> Iterator[None]:
-    folder = tempfile.mkdtemp(prefix="rp-", dir="/tmp")
-    with local_ray(num_cpus=2, include_dashboard=False, _temp_dir=folder, namespace="canary", log_to_driver=False):
+@pytest.fixture
+def _on_the_cluster(joined: None) -> Iterator[None]:
+    with connect_ray(Config(), "canary"):
         yield
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @asynccontextmanager
@@ -65,60 +61,54 @@ def start(canary: JudgeDriftMonitor, step: int) -> set[asyncio.Task[None]]:
     return asyncio.all_tasks() - before
 
 
-def test_each_look_asks_anew_about_the_same_groups_and_gives_their_mean_agreement(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_on_the_cluster")
+async def test_each_look_asks_anew_about_the_same_groups_and_gives_their_mean_agreement(tmp_path: Path) -> None:
     notes: list[str] = []
     used: list[UsageCounts] = []
 
-    async def main() -> None:
-        with running(Server()) as server:
-            async with canary(server, tmp_path, notes, used) as (found, _):
-                first = await look(found, 0)
-                asked = sorted("".join(sorted(programs_of(body))) for body in server.bodies)
-                assert await look(found, 2) == first, "this server's answers don't drift"
-                again = sorted("".join(sorted(programs_of(body))) for body in server.bodies[len(asked) :])
-        golds = pick_gold_groups(2, read_gold_groups())
-        expected = [adjusted_rand([cluster_of(program) for program in g.programs], g.labels) for g in golds]
-        assert first == pytest.approx(sum(expected) / 2)
-        assert len(asked) == 2, "one call a group"
-        assert again == asked, "past the cache, and the same groups"
-        assert not notes
-        assert sum(use["calls"] for use in used) == 4, "they count as the run's own"
-        tokens = [sum(len(message["content"]) for message in body["messages"]) // 4 for body in server.bodies]
-        assert sum(use["prompt_tokens"] for use in used) == sum(tokens)
-
-    asyncio.run(main())
+    with running(Server()) as server:
+        async with canary(server, tmp_path, notes, used) as (found, _):
+            first = await look(found, 0)
+            asked = sorted("".join(sorted(programs_of(body))) for body in server.bodies)
+            assert await look(found, 2) == first, "this server's answers don't drift"
+            again = sorted("".join(sorted(programs_of(body))) for body in server.bodies[len(asked) :])
+    golds = pick_gold_groups(2, read_gold_groups())
+    expected = [adjusted_rand([cluster_of(program) for program in g.programs], g.labels) for g in golds]
+    assert first == pytest.approx(sum(expected) / 2)
+    assert len(asked) == 2, "one call a group"
+    assert again == asked, "past the cache, and the same groups"
+    assert not notes
+    assert sum(use["calls"] for use in used) == 4, "they count as the run's own"
+    tokens = [sum(len(message["content"]) for message in body["messages"]) // 4 for body in server.bodies]
+    assert sum(use["prompt_tokens"] for use in used) == sum(tokens)
 
 
-def test_an_outage_leaves_the_agreement_unknown_and_says_why(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_on_the_cluster")
+async def test_an_outage_leaves_the_agreement_unknown_and_says_why(tmp_path: Path) -> None:
     notes: list[str] = []
 
-    async def main() -> None:
-        with running(Server(faults=["401"], forever=True)) as server:
-            async with canary(server, tmp_path, notes) as (found, judge):
-                assert await look(found, 0) is None
-                (note,) = notes
-                assert "unknown this time" in note
-                server.forever = False
-                await judge.probe()  # as the run does in an outage
-                assert await look(found, 2) is not None
-
-    asyncio.run(main())
+    with running(Server(faults=["401"], forever=True)) as server:
+        async with canary(server, tmp_path, notes) as (found, judge):
+            assert await look(found, 0) is None
+            (note,) = notes
+            assert "unknown this time" in note
+            server.forever = False
+            await judge.probe()  # as the run does in an outage
+            assert await look(found, 2) is not None
 
 
-def test_a_look_holds_nobody_up_and_is_not_begun_twice(tmp_path: Path) -> None:
-    async def main() -> None:
-        with running(Server(latency=1.0)) as server:
-            async with canary(server, tmp_path, []) as (found, _):
-                assert not start(found, 1), "it is not due"
-                first = start(found, 2)
-                assert len(first) == 1
-                assert found.take_agreement() is None, "it goes on"
-                assert not start(found, 4), "one is under way"
-                await asyncio.wait(first)
-                assert found.take_agreement() is not None
-                assert found.take_agreement() is None, "nothing is told twice"
-
-    asyncio.run(main())
+@pytest.mark.usefixtures("_on_the_cluster")
+async def test_a_look_holds_nobody_up_and_is_not_begun_twice(tmp_path: Path) -> None:
+    with running(Server(latency=1.0)) as server:
+        async with canary(server, tmp_path, []) as (found, _):
+            assert not start(found, 1), "it is not due"
+            first = start(found, 2)
+            assert len(first) == 1
+            assert found.take_agreement() is None, "it goes on"
+            assert not start(found, 4), "one is under way"
+            await asyncio.wait(first)
+            assert found.take_agreement() is not None
+            assert found.take_agreement() is None, "nothing is told twice"
 
 
 def test_the_groups_are_a_choice_for_all_runs_and_more_of_them_hold_the_fewer() -> None:

@@ -139,16 +139,13 @@ def _until(true: Callable[[], bool], driver: LocalDriver) -> None:
         time.sleep(0.1)
 
 
-def test_a_pause_beyond_the_limit_names_the_stage_that_asks() -> None:
+async def test_a_pause_beyond_the_limit_names_the_stage_that_asks() -> None:
     async def away() -> None:
         raise Away("the server is gone")
 
-    async def main() -> None:
-        pause = JudgeOutagePause(JudgeConfig(max_pause=0.05, probe_seconds=0.01), PlainProgress(io.StringIO()))
-        with pytest.raises(PausedTooLong, match=r"^What the stage mine asks stayed away for judge\.max_pause=0\.05 s"):
-            await pause.ask("mine", away, away)
-
-    asyncio.run(main())
+    pause = JudgeOutagePause(JudgeConfig(max_pause=0.05, probe_seconds=0.01), PlainProgress(io.StringIO()))
+    with pytest.raises(PausedTooLong, match=r"^What the stage mine asks stayed away for judge\.max_pause=0\.05 s"):
+        await pause.ask("mine", away, away)
 
 
 def test_a_command_that_does_not_end_holds_up_no_probe_and_ends_with_the_pause(

@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 import pytest
 
 from tests.support.local_driver import wait_for
-from workflows.liveness.reaper import descendants
+from workflows.startup.ray_cluster import descendants
 
 DRIVER = """
 import os, sys

@@ -11,7 +11,7 @@ from ray._private.utils import publish_error_to_driver
 from raypoly.core.config import Config
 from tests.support.local_driver import wait_for
 from tests.support.ray_machines import Machines
-from workflows.liveness.ray_messages import RayMessages
+from workflows.liveness.ray_output import RayMessages
 from workflows.startup.ray_cluster import connect_ray
 
 

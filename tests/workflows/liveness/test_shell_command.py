@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workflows.liveness.shell_command import shell_command
+from workflows.liveness.shutdown import shell_command
 
 
 @pytest.fixture(autouse=True)

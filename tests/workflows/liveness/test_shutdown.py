@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.local_driver import LocalDriver, wait_for
-from workflows.liveness.reaper import descendants
-from workflows.liveness.shell_command import shell_command
+from workflows.liveness.shutdown import shell_command
+from workflows.startup.ray_cluster import descendants
 
 ENDLESS = ("train.steps=100000", "train.checkpoint_every=1000")
 EVERY_END = os.environ.get("RAYPOLY_ENDS") == "all"

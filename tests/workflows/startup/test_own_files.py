@@ -18,8 +18,7 @@ from actors import model_files
 from actors.model_files import ModelFiles
 from raypoly.core.errors import UsageError
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
-from workflows.liveness.reaper import descendants
-from workflows.startup.ray_cluster import local_ray
+from workflows.startup.ray_cluster import descendants, local_ray
 
 MOUNTS = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
 

@@ -20,7 +20,7 @@ from raypoly import Run
 from tests.support.local_driver import ROOT, SMALL, LocalDriver, wait_for
 from tests.support.ports import free_port
 from tests.workflows.liveness.test_shutdown import title
-from workflows.liveness.reaper import descendants
+from workflows.startup.ray_cluster import descendants
 
 BIN = Path(sys.executable).parent
 SUBMIT = "ray job submit --working-dir . -- python"

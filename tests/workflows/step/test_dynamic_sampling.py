@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ from raypoly.core.errors import UsageError
 from raypoly.data.problem_order import EpochOrder
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.timed_run import close_run, timed_problems
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after
 from workflows.startup.open_run import OpenRun
 from workflows.train import Training
@@ -27,11 +26,6 @@ def order() -> list[str]:
     """The problems' ids in the order in which steps take them."""
     found = EpochOrder(timed_problems(32), 4, 0)
     return [found.at(place)[1].id for place in range(64)]
-
-
-def run(work: Callable[[], Awaitable[T]]) -> T:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(work())  # type: ignore[arg-type]
 
 
 def taken(
@@ -47,7 +41,7 @@ def taken(
         await close_run(opened)
         return found, opened.services.learner.recorder, opened.services.generator.submitted  # type: ignore[attr-defined]
 
-    return run(work)
+    return run_virtual(work())
 
 
 def test_further_problems_of_the_order_take_the_place_of_those_that_teach_nothing(tmp_path: Path) -> None:
@@ -78,7 +72,7 @@ def test_the_learner_works_while_further_problems_are_sampled_where_it_has_a_dev
         await Training(opened).step(0)
         await close_run(opened)
 
-    run(work)
+    run_virtual(work())
     assert told == [0, 0 if shared else 2]
 
 
@@ -134,8 +128,8 @@ def test_a_run_that_is_stopped_anywhere_in_a_step_goes_on_as_if_it_had_not(tmp_p
     first = {0: [0, 1, 2, 3], 3: [0, 1, 2, 3], 5: [4, 5], 9: [4, 5], 11: [6]}
     for stop in (0, 3, 5, 9, 11, 13, 14, 15):  # the step commits 7 groups, their verdicts, and the update
         folder = tmp_path / f"stopped-{stop}"
-        run(lambda folder=folder, stop=stop: stopped_after(open_virtual(folder, dull, [REFILL]), stop))  # type: ignore[misc]
-        found, submitted = run(lambda folder=folder: resumed(folder, dull))  # type: ignore[misc]
+        run_virtual(stopped_after(open_virtual(folder, dull, [REFILL]), stop))
+        found, submitted = run_virtual(resumed(folder, dull))
         for got, wanted in zip(found, (want, after), strict=True):
             assert facts(got) == facts(wanted), stop
         assert submitted[0] == first.get(stop, [0, 1, 2, 3]), "a round is submitted whole, or not at all"
@@ -170,7 +164,7 @@ def test_a_replay_leaves_out_what_was_left_out_and_the_order_goes_on(tmp_path: P
         await close_run(opened)
         return opened
 
-    opened = run(again)
+    opened = run_virtual(again())
     assert opened.services.learner.version == 2
     assert opened.durability.memory.cursor == 11
     assert len(opened.services.learner.recorder.told) == 2 * 5  # type: ignore[attr-defined]
@@ -193,7 +187,7 @@ def test_a_checkpoint_knows_where_the_order_goes_on(tmp_path: Path) -> None:
         await opened.durability.checkpoint()
         await close_run(opened)
 
-    run(work)
+    run_virtual(work())
     assert json.loads(kept["order.json"]) == {"place": 5}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -21,7 +22,6 @@ from tests.workflows.step.test_scaffold_rounds import (
     finished,
     named,
     number,
-    run,
 )
 
 
@@ -107,9 +107,6 @@ def test_a_region_of_weight_zero_is_no_row_of_the_update(tmp_path: Path) -> None
 def test_a_plan_that_keeps_the_contract_is_accepted_and_one_that_was_cut_is_not() -> None:
     from tests.raypoly.rollouts.scaffolds.test_scaffolds import PLAN, PROBLEM, draft
 
-    found = run(
-        lambda: build("contract").probabilities(
-            PROBLEM, [draft(PLAN), draft("A: Add."), draft(PLAN, finish_reason="length")], 4
-        )
-    )
+    drafts = [draft(PLAN), draft("A: Add."), draft(PLAN, finish_reason="length")]
+    found = asyncio.run(build("contract").probabilities(PROBLEM, drafts, 4))
     assert found.tolist() == [1.0, 0.0, 0.0]

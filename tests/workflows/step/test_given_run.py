@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,18 +26,13 @@ from raypoly.run.plateau import stops_after
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import ROLLOUTS, SMALL, Recorded, Recorder, Sampler, Stopped, stopped_after
 from workflows.startup.open_run import OpenRun
 from workflows.step.scaffold_rounds import check_given
 from workflows.train import Training
 
 T = TypeVar("T")
-
-
-def run(work: Callable[[], Awaitable[T]]) -> T:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(work())  # type: ignore[arg-type]
 
 
 class NoEngine(Sampler):
@@ -97,7 +92,7 @@ def steps(folder: Path, config: Config, count: int = 2) -> list[CompletedStep]:
         await close_run(opened)
         return found
 
-    return run(work)
+    return run_virtual(work())
 
 
 def test_attempts_are_the_given_responses_with_the_end_of_a_sequence(tmp_path: Path) -> None:
@@ -133,7 +128,7 @@ def test_a_run_killed_anywhere_ends_with_the_same_bits(tmp_path: Path) -> None:
     for trial in range(10):
         folder = tmp_path / f"killed-{trial}"
         for _ in range(rng.randrange(1, 4)):
-            run(lambda folder=folder: stopped_after(opened_at(folder, config), rng.randrange(8)))
+            run_virtual(stopped_after(opened_at(folder, config), rng.randrange(8)))
         again = steps(folder, config, 1)[0]
         assert again.applied.digest == whole.applied.digest
         assert [g.problem_id for g in again.groups] == [g.problem_id for g in whole.groups]
@@ -279,7 +274,7 @@ def ended(folder: Path, config: Config, commits: int | None = None) -> int:
         await close_run(opened)
         return opened.services.learner.version
 
-    return run(work)
+    return run_virtual(work())
 
 
 def test_a_run_ends_at_its_plateau_also_where_it_was_killed(tmp_path: Path) -> None:

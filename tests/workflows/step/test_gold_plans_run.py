@@ -18,7 +18,8 @@ from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
-from tests.workflows.step.test_given_run import NoEngine, run
+from tests.support.virtual_clock import run_virtual
+from tests.workflows.step.test_given_run import NoEngine
 from tests.workflows.step.virtual_run import ROLLOUTS, SMALL, Recorded
 from workflows.startup.open_run import OpenRun
 from workflows.train import Training
@@ -62,7 +63,7 @@ def first_step(folder: Path) -> CompletedStep:
         await close_run(opened)
         return found
 
-    return run(work)
+    return run_virtual(work())
 
 
 def test_attempts_are_gold_plans_and_solutions_with_advantage_one(tmp_path: Path) -> None:

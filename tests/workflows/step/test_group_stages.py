@@ -16,7 +16,7 @@ from raypoly.core.values import Float64, Group, Rollout, Verdict
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from workflows.startup.open_run import OpenRun
 from workflows.step.training_group import TrainingGroup
 from workflows.train import Training
@@ -58,8 +58,7 @@ def test_an_objective_over_the_batch_sees_lengths_and_no_group_that_is_skipped(t
         await close_run(opened)
         return [trained.result() for trained in ready]
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        got = [trained.advantages for trained in runner.run(finished())]
+    got = [trained.advantages for trained in run_virtual(finished())]
     want = objective.finish(Batch.of([np.array([1.0, 0.0]), np.array([0.0, 1.0])], TOKENS[:2]))
     np.testing.assert_array_equal(got, [*want, np.zeros(2)])
     assert want[0][0] > 0
@@ -80,8 +79,7 @@ def test_the_journal_keeps_the_advantages_that_were_trained_on(tmp_path: Path) -
         opened = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=Sevens(ObjectiveConfig()))
         return await step_with(opened)
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        step = runner.run(work())
+    step = run_virtual(work())
     assert [set(advantages.tolist()) for advantages in step.advantages] == [{7.0}] * len(step.groups)
     assert step.applied.metrics["zero_advantage"] == 0.0
 
@@ -112,8 +110,7 @@ def test_a_checkpoint_remembers_no_group_of_a_step_that_is_under_way(tmp_path: P
         opened.estimator.estimate(group(0), opened.problems.splits["train"][0])
         return whole, opened.durability.memory.objective_state
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        whole, remembered = runner.run(one_step_and_a_bit())
+    whole, remembered = run_virtual(one_step_and_a_bit())
     assert json.loads(remembered) == {"seen": whole}
     assert set(whole.values()) == {1}
     assert objective.seen["p0"] == 2
@@ -131,8 +128,7 @@ def test_an_objective_that_remembers_is_shown_again_what_came_after_the_checkpoi
         await close_run(again)
         return again.durability.memory.objective_state
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        remembered = json.loads(runner.run(restarted()))
+    remembered = json.loads(run_virtual(restarted()))
     assert remembered == before.state_dict() == after.state_dict()
     assert sum(remembered["counts"]["p0"].values()) == 8
 
@@ -144,5 +140,4 @@ def test_what_an_objective_needs_of_programs_comes_from_their_verdicts(tmp_path:
         step = await step_with(opened)
         return list(step.advantages)
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        assert all(np.all(np.isfinite(each)) for each in runner.run(advantages()))
+    assert all(np.all(np.isfinite(each)) for each in run_virtual(advantages()))

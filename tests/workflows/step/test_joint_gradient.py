@@ -29,8 +29,8 @@ from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 from tests.support.timed_run import close_run
 from tests.support.timed_services import timed_program
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.test_gate import OWN
-from tests.workflows.step.test_scaffold_rounds import run
 from tests.workflows.step.virtual_run import SMALL, Recorded, Recorder, Sampler, open_virtual
 from workflows.train import Training
 
@@ -154,7 +154,7 @@ def update(folder: Path, model: Path, weights: Sequence[str]) -> Update:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Loss, "total", noted)
-        done = run(step)
+        done = run_virtual(step())
     moments = load_safetensors(learner.save()[OPTIMIZER])
     gradients = torch.cat([logp_T.grad for logp_T in seen if logp_T.grad is not None])
     keys = [(row.prompt_tokens.tobytes(), row.tokens.tobytes()) for row in done.rows]

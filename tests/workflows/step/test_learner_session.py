@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.calls import CallContext
+from actors.learner import LearnerGroup
 from actors.model_files import ModelFiles
 from raypoly.core.errors import WeightsMismatch
 from raypoly.core.settings import load
@@ -23,9 +25,10 @@ from tests.workflows.step.virtual_run import Recorder
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
+from workflows.startup.run_parts import NamedParts
 from workflows.step.learner_session import LearnerSession
 from workflows.step.stopwatch import Stopwatch
-from workflows.step.training_group import TrainingGroup
+from workflows.step.training_group import TrainingGroup, UpdateRows
 
 
 def learning(folder: Path, notes: list[str], *overrides: str) -> LearnerSession:
@@ -33,8 +36,11 @@ def learning(folder: Path, notes: list[str], *overrides: str) -> LearnerSession:
     lease = acquire_lease(store, "test")
     journal = Journal(store, lease)
     saver = CheckpointWriter(Checkpoints(store, lease), journal.index_before, notes.append)
-    config = load(None, overrides, lambda text: None)
-    return LearnerSession(config, ModelFiles(folder / "model"), journal, saver, lambda rank: {}, notes.append)
+    config, context = load(None, overrides, lambda text: None), CallContext()
+    parts = NamedParts.build(config)
+    rows = UpdateRows(config, parts.objective, parts.loss, parts.scaffold)
+    learners = LearnerGroup(config, ModelFiles(folder / "model"), lambda rank: {}, context, rows.temperature)
+    return LearnerSession(config.train, rows, learners, journal, saver, notes.append, context)
 
 
 def test_other_weights_than_the_run_had_are_refused_on_a_cpu(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from raypoly.run.store.step_records import CompletedStep
 from tests.support.gate_folders import BREACH, PLAN, sealed_gate
 from tests.support.timed_run import close_run
 from tests.support.timed_services import LocalActor
-from tests.workflows.step.test_scaffold_rounds import TwoRounds, run
+from tests.support.virtual_clock import run_virtual
+from tests.workflows.step.test_scaffold_rounds import TwoRounds
 from tests.workflows.step.virtual_run import Sampler, open_virtual
 from workflows.train import Training
 
@@ -96,7 +97,7 @@ def step(folder: Path, gate: Path, deaths: tuple[int, ...]) -> tuple[CompletedSt
         await close_run(opened)
         return found, dict(services.context.retries.losses)
 
-    return run(work)
+    return run_virtual(work())
 
 
 def test_a_gate_whose_actor_dies_is_waited_for_and_nobody_is_refused(tmp_path: Path) -> None:

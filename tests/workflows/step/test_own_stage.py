@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -26,7 +25,7 @@ from raypoly.run.store.step_records import CompletedStep
 from tests.support.local_driver import LocalDriver, run_killed_driver
 from tests.support.ray_machines import Machines
 from tests.support.timed_run import close_run
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import open_virtual, stopped_after
 from workflows.step.stages import build_stages
 from workflows.train import Training
@@ -45,11 +44,6 @@ class Logged(Brevity):
             log.write(f"{group.step} {group.slot}\\n")
         return await super().run(group, problem, services)
 """
-
-
-def run(work: Callable[[], Awaitable[T]]) -> T:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(work())  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -73,7 +67,7 @@ def take_step(folder: Path, *keys: str) -> tuple[CompletedStep, list[Group]]:
         step = opened.durability.journal.load_step(0)
         return step, [opened.stages.decode(group) for group in step.groups]
 
-    return run(work)
+    return run_virtual(work())
 
 
 def test_its_part_is_journalled_measured_kept_and_makes_advantages(module: Path) -> None:
@@ -99,9 +93,9 @@ def test_a_run_that_is_stopped_anywhere_computes_no_part_twice(module: Path, mon
         log, folder = module / f"{stop}.log", module / f"stopped-{stop}"
         monkeypatch.setenv("STAGE_LOG", str(log))
         opening = open_virtual(folder, (), keys, shared=False)
-        run(lambda opening=opening, stop=stop: stopped_after(opening, stop))  # type: ignore[misc]
+        run_virtual(stopped_after(opening, stop))
         before = log.read_text().count("\n") if log.exists() else 0
-        held = run(lambda folder=folder: parts_in(folder, keys))  # type: ignore[misc]
+        held = run_virtual(parts_in(folder, keys))
         got, _ = take_step(folder, *keys)
         assert got.applied.digest == want.applied.digest, stop
         assert log.read_text().count("\n") - before == 4 - held, stop

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from raypoly.core.config import Config
@@ -10,7 +9,7 @@ from raypoly.data.pass_rates import PassRateOrder, PassRates
 from raypoly.data.problem_order import EpochOrder
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run, timed_config
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from workflows.startup.open_run import OpenRun
 from workflows.train import Training
 
@@ -29,8 +28,7 @@ async def one_step(folder: Path, order: str) -> tuple[Training, OpenRun]:
 
 
 def run(folder: Path, order: str) -> tuple[Training, OpenRun]:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(one_step(folder, order))
+    return run_virtual(one_step(folder, order))
 
 
 def test_the_next_step_s_problems_follow_from_the_rows_of_completed_steps(tmp_path: Path) -> None:

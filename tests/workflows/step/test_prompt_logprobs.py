@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -20,17 +19,12 @@ from raypoly.planning.preflight import refuse_asking_between
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.timed_run import close_run
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after
 from workflows.train import Training
 
 T = TypeVar("T")
 UPSKILL = ("objective.name=upskill", "objective.skills=3")
-
-
-def run(work: Callable[[], Awaitable[T]]) -> T:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(work())  # type: ignore[arg-type]
 
 
 def taken(folder: Path, *overrides: str, shared: bool = False) -> tuple[CompletedStep, Recorder, list[list[int]]]:
@@ -43,7 +37,7 @@ def taken(folder: Path, *overrides: str, shared: bool = False) -> tuple[Complete
         await close_run(opened)
         return found, opened.services.learner.recorder, opened.services.generator.submitted  # type: ignore[attr-defined]
 
-    return run(work)
+    return run_virtual(work())
 
 
 def facts(groups: tuple[Group, ...]) -> list[Any]:
@@ -96,7 +90,7 @@ def test_what_the_objective_measured_is_in_the_row_and_the_same_after_a_stop(tmp
         objective.advantages(rewards=rewards, cross_logprobs=cross.logprobs, own_prompt=cross.own_prompt)
         means.append(objective.measures()["mi_reward"])
     assert step.applied.metrics["objective/mi_reward"] == pytest.approx(np.mean(means), abs=1e-12)
-    run(lambda: stopped(tmp_path / "stopped", 10))
+    run_virtual(stopped(tmp_path / "stopped", 10))
     again, *_ = taken(tmp_path / "stopped", *UPSKILL)
     assert again.applied.metrics["objective/mi_reward"] == step.applied.metrics["objective/mi_reward"]
     plain, *_ = taken(tmp_path / "plain")
@@ -165,8 +159,8 @@ def test_a_run_that_is_stopped_anywhere_asks_for_what_is_missing_alone_and_ends_
     want, *_ = taken(tmp_path / "undisturbed", *UPSKILL)
     for stop in (0, 3, 4, 7, 8, 9, 10, 11, 12):  # the step commits 4 groups, their verdicts, what was said of them
         folder = tmp_path / f"stopped-{stop}"
-        run(lambda folder=folder, stop=stop: stopped(folder, stop))  # type: ignore[misc]
-        held = run(lambda folder=folder: crossed_in(folder))  # type: ignore[misc]
+        run_virtual(stopped(folder, stop))
+        held = run_virtual(crossed_in(folder))
         got, learner, submitted = taken(folder, *UPSKILL)
         assert facts(got.groups) == facts(want.groups)
         assert got.applied.digest == want.applied.digest
@@ -228,9 +222,9 @@ def test_an_objective_that_remembers_sees_the_same_again_when_a_run_goes_on(tmp_
         found: dict[str, float] = opened.objective.state_dict()["seen"]
         return found
 
-    before = run(lambda: work(1))
+    before = run_virtual(work(1))
     assert len(set(before.values())) == 4
-    assert run(lambda: work(0)) == before
+    assert run_virtual(work(0)) == before
 
 
 def test_a_prompt_that_is_too_long_with_what_the_scaffold_puts_before_it_is_refused(tmp_path: Path) -> None:

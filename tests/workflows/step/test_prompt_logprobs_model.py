@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from raypoly.run.store.step_records import CompletedStep, Record
 from tests.support.random_model import random_model
 from tests.support.timed_run import close_run
 from tests.support.timed_services import LocalActor, timed_program
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import Recorded, Recorder, Sampler, open_virtual
 from workflows.durability.checkpoints import Checkpoint
 from workflows.startup.open_run import OpenRun
@@ -143,8 +142,7 @@ def steps(folder: Path, model: Path, commits: int | None = None) -> list[Complet
         finally:
             await close_run(opened)
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(work())
+    return run_virtual(work())
 
 
 def test_responses_are_as_likely_behind_their_own_prompt_as_when_they_were_sampled(tmp_path: Path, model: Path) -> None:

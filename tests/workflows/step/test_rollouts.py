@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from raypoly.core.errors import UsageError
 from raypoly.data import ProblemSet
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run, timed_config
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import open_virtual, stopped_after
 from workflows.train import Training
 
@@ -27,7 +26,7 @@ def test_a_run_whose_first_prompts_are_too_long_ends_before_its_first_step(tmp_p
     async def begun(limit: int) -> int:
         times = Times.drawn(1, 4)
         config = timed_config(
-            len(times.groups), len(times.groups[0].scaffolds), 2, f"generator.max_prompt_tokens={limit}"
+            len(times.groups), len(times.groups[0].programs), 2, f"generator.max_prompt_tokens={limit}"
         )
         opened = await open_timed_run(tmp_path / str(limit), times, config=config)
         try:
@@ -35,10 +34,9 @@ def test_a_run_whose_first_prompts_are_too_long_ends_before_its_first_step(tmp_p
         finally:
             await close_run(opened)
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        assert runner.run(begun(4)) == 4
-        with pytest.raises(UsageError, match=r"has 4 tokens, generator\.max_prompt_tokens is 3: raise it"):
-            runner.run(begun(3))
+    assert run_virtual(begun(4)) == 4
+    with pytest.raises(UsageError, match=r"has 4 tokens, generator\.max_prompt_tokens is 3: raise it"):
+        run_virtual(begun(3))
 
 
 class SeesAgain(GRPO):
@@ -67,16 +65,14 @@ def resumed(folder: Path, gone: Collection[str], *own: str) -> list[str]:
         finally:
             await close_run(opened)
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(work())
+    return run_virtual(work())
 
 
 @pytest.mark.parametrize(("scaffold", "commits"), [("direct", 3), (TWO_ROUNDS, 3), (TWO_ROUNDS, 7)])
 def test_rollouts_in_the_journal_never_meet_another_problem(tmp_path: Path, scaffold: str, commits: int) -> None:
     """Neither a group, nor drafts alone, which do not name their problem."""
     own = (f"scaffold.name={scaffold}",)
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(stopped_after(open_virtual(tmp_path, overrides=own), commits))
+    run_virtual(stopped_after(open_virtual(tmp_path, overrides=own), commits))
     for _ in range(2):
         with pytest.raises(ExceptionGroup) as refused:
             resumed(tmp_path, {"p7"}, *own)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,16 +20,11 @@ from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import named_scaffolds
 from raypoly.run.store.step_records import CompletedStep, Drafted, decode, encode
 from tests.support.timed_run import close_run
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import Recorder, Sampler, open_virtual, stopped_after
 from workflows.train import Training
 
 T = TypeVar("T")
-
-
-def run(work: Callable[[], Awaitable[T]]) -> T:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(work())  # type: ignore[arg-type]
 
 
 def number(draft: Draft) -> int:
@@ -104,7 +98,7 @@ def finished(folder: Path, *overrides: str) -> tuple[CompletedStep, Recorder, li
         services: Any = opened.services
         return found, services.learner.recorder, services.generator.submitted, kinds
 
-    return run(work)
+    return run_virtual(work())
 
 
 def assert_the_same_bits_after_kills(folder: Path, own: Sequence[str], seed: int) -> None:
@@ -115,7 +109,7 @@ def assert_the_same_bits_after_kills(folder: Path, own: Sequence[str], seed: int
         killed, left = folder / f"killed-{trial}", len(kinds) - 1
         for _ in range(rng.randrange(1, 4)):
             commits = rng.randrange(left)
-            run(lambda killed=killed, commits=commits: stopped_after(open_virtual(killed, {"p1"}, own), commits))
+            run_virtual(stopped_after(open_virtual(killed, {"p1"}, own), commits))
             left = max(1, left - commits)
         again, *_ = finished(killed, *own)  # the journal refuses a second record of a kind
         assert facts(again.groups) == facts(whole.groups)
@@ -185,7 +179,7 @@ def test_what_a_killed_round_has_kept_is_not_sampled_into_another_prompt(tmp_pat
     """The drafts that were kept are those that the next round reads, even if sampling would now give others."""
     own = (f"scaffold.name={named(TwoRounds)}",)
     _, _, _, kinds = finished(tmp_path / "whole", *own)
-    run(lambda: stopped_after(open_virtual(tmp_path / "killed", (), own), 4))
+    run_virtual(stopped_after(open_virtual(tmp_path / "killed", (), own), 4))
     step, _, submitted, later = finished(tmp_path / "killed", *own)
     assert [len(each) for each in submitted] == [8], "the whole first round was known: only attempts are sampled"
     assert "drafted-0" not in later
@@ -237,7 +231,7 @@ def test_a_scaffold_that_solves_nothing_is_trained_on_its_drafts_and_nothing_is_
         np.testing.assert_array_equal(advantages, [number(draft) % 7 - 3.0 for draft in group.drafts])
     for commits in range(len(kinds)):
         folder = tmp_path / f"killed-{commits}"
-        run(lambda folder=folder, commits=commits: stopped_after(open_virtual(folder, {"p1"}, own), commits))
+        run_virtual(stopped_after(open_virtual(folder, {"p1"}, own), commits))
         again, *_ = finished(folder, *own)
         assert facts(again.groups) == facts(whole.groups)
         assert again.applied.digest == whole.applied.digest
@@ -289,7 +283,7 @@ def test_a_group_whose_public_tests_can_t_be_run_is_set_aside_without_attempts(
     assert kinds.count("generated") == 4
     for commits in range(0, len(kinds), 2):
         folder = tmp_path / f"killed-{commits}"
-        run(lambda folder=folder, commits=commits: stopped_after(open_virtual(folder, {"p1"}, own), commits))
+        run_virtual(stopped_after(open_virtual(folder, {"p1"}, own), commits))
         again, *_ = finished(folder, *own)
         assert facts(again.groups) == facts(whole.groups)
 

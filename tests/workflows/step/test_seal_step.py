@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.timed_run import close_run
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import open_virtual
 from workflows.train import Training
 
@@ -43,7 +43,6 @@ def test_a_stop_while_a_step_is_sealed_saves_weights_and_memory_of_that_step(tmp
         await close_run(opened)
         return opened.services.learner.base, opened.durability.memory.cursor
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        taken = runner.run(stopped())
-        assert runner.run(found()) == (1, taken), "the checkpoint's step, and where the order goes on"
+    taken = run_virtual(stopped())
+    assert run_virtual(found()) == (1, taken), "the checkpoint's step, and where the order goes on"
     assert taken >= 4

@@ -17,8 +17,8 @@ from raypoly.data.formats.raypoly_rows import row_of
 from raypoly.data.jsonl import load_jsonl
 from tests.support.local_driver import LocalDriver, wait_for
 from tests.support.ray_machines import Machines
-from workflows.step import skipped_groups
-from workflows.step.skipped_groups import TRIES, SkippedGroups, skip_reason
+from workflows.step import training_group
+from workflows.step.training_group import TRIES, SkippedGroups, skip_reason
 
 PROBLEM = Problem("p-7", "# broken", "f", TestSuite("calls", "[]"))
 ROLLOUT = Rollout(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), "", "stop", 1, 0)
@@ -30,7 +30,7 @@ CRASHING = "def check(candidate):\n    import os\n    os._exit(3)\n"
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skipped_groups, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(training_group, "WAIT_SECONDS", 0.0)
 
 
 class Failing:
@@ -52,27 +52,21 @@ def group(verdicts: Sequence[Verdict]) -> Group:
 
 
 @pytest.mark.parametrize("error", [BrokenTests("its check raises KeyError"), SandboxError("the zygote is gone")])
-def test_three_failures_set_a_problem_aside_with_its_reason(error: Exception) -> None:
-    async def main() -> None:
-        notes: list[str] = []
-        aside, scoring = SkippedGroups(0.02, notes.append), Failing(99, error)
-        verdicts = await aside.verdicts(PROBLEM, 2, scoring)
-        assert scoring.asked == TRIES
-        assert skip_reason(group(verdicts)) == str(error)
-        assert notes == [f"Problem p-7 is set aside after 3 tries: {error}"]
-        await aside.verdicts(PROBLEM, 2, scoring)
-        assert scoring.asked == TRIES, "what is set aside is not tried again by this start"
-
-    asyncio.run(main())
+async def test_three_failures_set_a_problem_aside_with_its_reason(error: Exception) -> None:
+    notes: list[str] = []
+    aside, scoring = SkippedGroups(0.02, notes.append), Failing(99, error)
+    verdicts = await aside.verdicts(PROBLEM, 2, scoring)
+    assert scoring.asked == TRIES
+    assert skip_reason(group(verdicts)) == str(error)
+    assert notes == [f"Problem p-7 is set aside after 3 tries: {error}"]
+    await aside.verdicts(PROBLEM, 2, scoring)
+    assert scoring.asked == TRIES, "what is set aside is not tried again by this start"
 
 
-def test_a_failure_that_passes_leaves_sound_verdicts() -> None:
-    async def main() -> None:
-        verdicts = await SkippedGroups(0.02, print).verdicts(PROBLEM, 2, Failing(TRIES - 1, SandboxError("once")))
-        assert verdicts == (SOUND, SOUND)
-        assert skip_reason(group(verdicts)) is None
-
-    asyncio.run(main())
+async def test_a_failure_that_passes_leaves_sound_verdicts() -> None:
+    verdicts = await SkippedGroups(0.02, print).verdicts(PROBLEM, 2, Failing(TRIES - 1, SandboxError("once")))
+    assert verdicts == (SOUND, SOUND)
+    assert skip_reason(group(verdicts)) is None
 
 
 def test_a_machine_without_isolation_is_no_problems_fault() -> None:
@@ -80,21 +74,18 @@ def test_a_machine_without_isolation_is_no_problems_fault() -> None:
         asyncio.run(SkippedGroups(0.02, print).verdicts(PROBLEM, 2, Failing(1, IsolationMissing("no layer"))))
 
 
-def test_too_large_a_share_ends_the_run_with_the_reason_first() -> None:
-    async def main() -> None:
-        aside = SkippedGroups(0.02, lambda note: None)
-        await aside.verdicts(PROBLEM, 2, Failing(99, BrokenTests("its check raises KeyError")))
-        aside.count(997, 0)
-        for _ in range(20):
-            aside.count(1, 1)
-        with pytest.raises(TooManySetAside, match=r"^its check raises KeyError \(problem p-7\)") as told:
-            aside.count(1, 1)
-        assert "(same rows, same ids), or raise run.max_set_aside, and give the same command again" in str(told.value)
-        assert str(told.value).endswith("problems.exclude leaves such problems out of a new run."), "not of this one"
-        with pytest.raises(TooManySetAside, match=r"^it can't be said \(stage mine, problem p-1\): 22 of"):
-            aside.count(0, 1, "it can't be said (stage mine, problem p-1)")
-
-    asyncio.run(main())
+async def test_too_large_a_share_ends_the_run_with_the_reason_first() -> None:
+    aside = SkippedGroups(0.02, lambda note: None)
+    await aside.verdicts(PROBLEM, 2, Failing(99, BrokenTests("its check raises KeyError")))
+    aside.count(997, 0)
+    for _ in range(20):
+        aside.count(1, 1)
+    with pytest.raises(TooManySetAside, match=r"^its check raises KeyError \(problem p-7\)") as told:
+        aside.count(1, 1)
+    assert "(same rows, same ids), or raise run.max_set_aside, and give the same command again" in str(told.value)
+    assert str(told.value).endswith("problems.exclude leaves such problems out of a new run."), "not of this one"
+    with pytest.raises(TooManySetAside, match=r"^it can't be said \(stage mine, problem p-1\): 22 of"):
+        aside.count(0, 1, "it can't be said (stage mine, problem p-1)")
 
 
 def test_a_run_goes_past_a_problem_whose_tests_crash_the_checker_and_counts_it_once_though_killed_after_it(

@@ -12,7 +12,8 @@ import numpy as np
 from raypoly.core.values import WITHOUT_TESTS, Group, Labels, Rollout, Verdict
 from raypoly.learner.update_stats import LossStats, UpdateStats
 from raypoly.run.sinks import flatten
-from workflows.step.step_metrics import JudgeNumbers, metrics_row
+from workflows.step.run_observers import JudgeNumbers
+from workflows.step.seal_step import metrics_row
 from workflows.step.stopwatch import Waterfall
 from workflows.step.training_group import TrainingGroup
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from raypoly.algorithms import objectives
 from raypoly.core.settings import load
 from raypoly.core.values import Verdict
 from tests.support.sample_groups import make_group
+from workflows.startup.run_parts import NamedParts
 from workflows.step.advantages import AdvantageEstimator
-from workflows.step.training_group import TrainingGroup
-from workflows.step.update_rows import UpdateRows
+from workflows.step.training_group import TrainingGroup, UpdateRows
 
 
 @pytest.mark.parametrize("loss", ["flowrl", "policy_gradient"])
@@ -21,7 +20,9 @@ def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(loss: str
     known, unjudged = make_group(0, 0, 4), make_group(0, 1, 4, unjudged=True)
     aside = known.with_findings(score=(Verdict("infra", 0, 1, 0.0),) * 4)
     for objective, needs_labels in (("poly_epo", True), ("grpo", False)):
-        rows = UpdateRows(load(None, [f"objective.name={objective}", f"loss.name={loss}"], lambda text: None))
+        config = load(None, [f"objective.name={objective}", f"loss.name={loss}"], lambda text: None)
+        parts = NamedParts.build(config)
+        rows = UpdateRows(config, parts.objective, parts.loss, parts.scaffold)
         counts = [rows.counts(TrainingGroup(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]
         assert counts == [True, not (fits and needs_labels), False]
 
@@ -32,7 +33,8 @@ def test_drafts_that_differ_from_zero_by_rounding_alone_teach_nothing(size: int)
     config = load(
         None, ["objective.name=cppo", "scaffold.name=tuple", "loss.name=clipped_surrogate"], lambda text: None
     )
-    estimator = AdvantageEstimator(config, objectives.of_run(config))
+    parts = NamedParts.build(config)
+    estimator = AdvantageEstimator(parts.objective, parts.scaffold, parts.reward)
     group, zeros = make_group(0, 0, size), np.zeros(size)
     for of_drafts, silent in ((1.1e-10, True), (0.1, False)):
         trained = TrainingGroup(group, zeros, zeros, draft_advantages=np.full(2, of_drafts))

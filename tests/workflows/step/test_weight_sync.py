@@ -21,7 +21,7 @@ from tests.support.local_driver import LocalDriver
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run, timed_config
 from tests.support.timed_services import TimedGenerator
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import run_virtual
 from tests.workflows.test_train import config, train
 from workflows.startup.open_run import OpenRun
 from workflows.step.learner_session import LearnerSession
@@ -66,8 +66,7 @@ def chosen(folder: Path, work: Callable[[WeightSync, Chosen], Awaitable[None]], 
         finally:
             await close_run(opened)
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(main())
+    run_virtual(main())
     return notes
 
 

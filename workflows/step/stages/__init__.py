@@ -1,10 +1,10 @@
-"""The stages of a group between its rollouts and its advantages, and what takes a group through them.
+"""The stages of a group between its rollouts and its advantages (`raypoly/algorithms/group_stage.py` has the contract).
 
-    runner = StageRunner(config, objective, services, pause, commit)
+    runner = StageRunner(build_stages(config, objective), objective, services, pause, commit)
     for stage in runner.stages:
         group = await runner.advance(group, problem, stage, watch)
 
-Each finding is in the journal before the next stage uses it. `raypoly/algorithms/group_stage.py` has the contract.
+Each finding is in the journal before the next stage uses it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from raypoly.run.store.rollout_columns import OWN_COLUMNS, of_drafts
 from raypoly.run.store.step_records import Record, StageFinding
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.step.services import Services
-from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.training_group import skip_reason
 
 KNOWN = {
-    "score": "workflows.step.stages.score_stage:ScoreStage",
-    "judge": "workflows.step.stages.judge_stage:JudgeStage",
-    "prompt_logprobs": "workflows.step.stages.prompt_logprobs_stage:PromptLogprobsStage",
+    "score": "workflows.step.stages.built_in:ScoreStage",
+    "judge": "workflows.step.stages.built_in:JudgeStage",
+    "prompt_logprobs": "workflows.step.stages.built_in:PromptLogprobsStage",
     "gate": "workflows.step.stages.gate_stage:GateStage",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
@@ -45,11 +45,8 @@ _TAKEN = {"generated", "applied", "slot", *(field.name for field in fields(Score
 
 
 def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:
-    """raypoly's stages and those of `stages.own`, each after the stages that it reads.
-
-    Raises `UsageError` if a stage can't be found or reads one that does not exist, or if the objective needs a stage
-    that the run does not have.
-    """
+    """raypoly's stages and those of `stages.own`, each after the stages that it reads. Raises `UsageError` for one that
+    is missing: the stage itself, one that it reads, or one that the objective needs."""
     found: dict[str, GroupStage] = {}
     for place in (*KNOWN, *config.stages.own):
         stage: GroupStage = load_plugin(place, KNOWN, "stages.own")(config, objective)
@@ -70,30 +67,26 @@ def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:
 
 
 class StageRunner:
-    """Takes a run's groups through its stages."""
-
     def __init__(
         self,
-        config: Config,
+        stages: Sequence[GroupStage],
         objective: Objective,
         services: Services,
         pause: JudgeOutagePause,
         commit: Callable[[Record], Awaitable[None]],
     ) -> None:
-        self._by_name = {stage.name: stage for stage in build_stages(config, objective)}
+        self._by_name = {stage.name: stage for stage in stages}
         self.stages = [stage for stage in self._by_name.values() if stage.used]
-        """Those that training runs, in their order."""
+        """Those that training runs, in order."""
         self._services, self._pause, self._commit = services, pause, commit
         self._needed = needed_stages(objective)
         self._learner_turn = asyncio.Lock()
-        """One call at a time, so that none waits for long in the learner's queue."""
+        """So that no call waits for long in the learner's queue."""
 
     def __getitem__(self, name: str) -> GroupStage:
-        """The stage of that name, whether or not training runs it."""
         return self._by_name[name]
 
     def runs(self, name: str) -> bool:
-        """Whether training runs the stage."""
         return self[name] in self.stages
 
     @property
@@ -102,7 +95,7 @@ class StageRunner:
         return any(stage.device == "learner" for stage in self.stages)
 
     async def advance(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
-        """The group with the stage's finding, from the journal, or else computed, counted and committed. Unchanged if
+        """The group with the stage's finding, from the journal, or else computed, counted and committed; as it is if
         the stage is not wanted, or the group has no gradient anyway."""
         if stage.name in group.findings:
             group = group.with_findings(**{stage.name: _decoded(stage, group.findings[stage.name])})
@@ -126,7 +119,7 @@ class StageRunner:
         return group
 
     async def compute(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
-        """The group with the stage's finding, computed now, without journal or count."""
+        """The same without journal and count."""
         if stage.device == "learner":
             await self._services.generator.idle()
             async with self._learner_turn:
@@ -136,7 +129,7 @@ class StageRunner:
         return group.with_findings(**{stage.name: finding})
 
     def encode(self, group: Group) -> Group:
-        """The group with its findings as the store takes them."""
+        """The group as the store keeps it."""
         known = {name: finding for name, finding in group.findings.items() if group.knows(name)}
         return group.with_findings(**{name: _encoded(self[name], group, finding) for name, finding in known.items()})
 
@@ -145,7 +138,7 @@ class StageRunner:
         return group.with_findings(**{name: _decoded(self[name], finding) for name, finding in group.findings.items()})
 
     async def _run(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Any:
-        """The finding, `UNKNOWN` or `Skipped`; waits out whatever is away."""
+        """The finding, `UNKNOWN` or `Skipped`; waits until what is away is back."""
         ask = partial(stage.run, group, problem, self._services)
         probe = partial(stage.probe, group, problem, self._services)
         with watch.stage(stage.timed_as, group.slot):

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import torch
 
 Named: TypeAlias = "Iterable[tuple[str, torch.Tensor]]"
-"""Tensors by their transformers names."""
 
 SENDERS: Mapping[str, str] = {
     "shared_memory": "raypoly.rollouts.engines.transfer.shared_memory:SharedMemorySender",
@@ -37,22 +36,18 @@ RECEIVERS: Mapping[str, str] = {
     "shared_memory": "raypoly.rollouts.engines.transfer.shared_memory:SharedMemoryReceiver",
     "gloo": "raypoly.rollouts.engines.transfer.gloo:GlooReceiver",
 }
-"""vLLM itself receives the GPU's transports (`raypoly.rollouts.engines.vllm_transfer`)."""
+"""Of a CPU; vLLM receives the GPU's (`raypoly.rollouts.engines.vllm_transfer`)."""
 COLLECTIVE = ("gloo", "nccl")
-"""Transports whose two sides work at the same time; in the others `send` does nothing."""
+"""Transports whose two sides work at the same time; `send` does nothing in others."""
 BY_PAIRS = ("ipc",)
-"""Transports in which each rank of the learner offers whole weights to the engine on its GPU, the one of its number. In
-the others rank 0 sends them. The other ranks only take part in gathering them: memory that a rank exports and nobody
-opens stays allocated."""
+"""Transports in which each rank of the learner offers whole weights to the engine of its number, on its GPU; in others
+rank 0 does. Other ranks only take part in gathering: memory that is exported and never opened stays allocated."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One tensor of a parcel."""
-
     name: str
     dtype: str
-    """Its name in torch."""
     shape: tuple[int, ...]
 
     @property
@@ -64,40 +59,38 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """Bytes."""
         return math.prod(self.shape) * self.type.itemsize
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A description of offered weights, which a receiver needs."""
+    """Offered weights, as a receiver needs to know them."""
 
     version: int
-    """The weight version of the sender."""
     pieces: tuple[Piece, ...] = ()
     """In the order of transfer."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """The transport's own, such as the address of the memory."""
+    """The transport's own."""
     weights: Mapping[str, Any] | None = None
-    """float32 arrays by name, for transport by Ray's objects."""
+    """Float32 arrays by name, for Ray's objects."""
 
 
 class Sender(ABC):
-    """The learner's side; one for each engine if the transport is collective. Built as `Class(dtype)`."""
+    """The learner's side, for one engine if the transport is collective. Built as `Class(dtype)`."""
 
     def listen(self, address: str) -> Mapping[str, Any]:
-        """The argument of the receiver's `connect`; `address` is this machine's. Default: empty."""
+        """The receiver's `info`; `address`: this machine's."""
         return {}
 
     def connect(self) -> None:  # noqa: B027
-        """Return when the receiver has connected. Default: at once."""
+        """Return when the receiver has connected."""
 
     @abstractmethod
     def offer(self, weights: Named, version: int) -> Parcel:
         """Prepare the weights, which must not change before `withdraw`."""
 
     def send(self) -> None:  # noqa: B027
-        """Return when the receiver has all weights. Default: at once, since receivers read by themselves."""
+        """Return when the receiver has all weights; at once where it reads by itself."""
 
     @abstractmethod
     def withdraw(self) -> None:
@@ -105,7 +98,7 @@ class Sender(ABC):
 
 
 class GatheringRank(Sender):
-    """For a rank whose weights another sends: it takes part in gathering them."""
+    """A rank that only takes part in gathering the weights that another sends."""
 
     def offer(self, weights: Named, version: int) -> Parcel:
         for _ in weights:
@@ -120,19 +113,16 @@ class Receiver(ABC):
     """The engine's side. Built as `Class()`."""
 
     def connect(self, info: Mapping[str, Any]) -> None:  # noqa: B027
-        """Connect to the sender whose `listen` returned `info`. Default: nothing to do."""
+        """Connect to the sender; `info` is from its `listen`."""
 
     @abstractmethod
     def receive(self, parcel: Parcel) -> Iterator[tuple[str, torch.Tensor]]:
-        """The tensors on the host; each is valid until the next is taken.
-
-        Raises `WeightsMismatch` if their version is not the parcel's, `TransferBroken` if the sender is gone.
-        """
+        """Tensors on the host, each valid until the next is taken. Raises `WeightsMismatch`, `TransferBroken` if the
+        sender is gone."""
 
 
 def build_sender(transport: str, dtype: str, rank: int = 0, engine: int = 0) -> Sender:
-    """The sender of a transport for a rank of the learner and an engine, by their numbers; `dtype` is the engine's
-    type."""
+    """The sender of a rank of the learner for an engine, by their numbers. `dtype`: the engine's."""
     if rank != (engine if transport in BY_PAIRS else 0):
         return GatheringRank()
     sender: Sender = load_plugin(transport, SENDERS, "generator.transport")(dtype)
@@ -149,7 +139,6 @@ def pieces_of(weights: Named) -> tuple[Piece, ...]:
 
 
 def check_version(announced: int, received: int) -> None:
-    """Raise `WeightsMismatch` if they differ."""
     if received != announced:
         raise WeightsMismatch(
             f"Weights of version {received} arrived in place of version {announced}: nothing was sampled under them; "

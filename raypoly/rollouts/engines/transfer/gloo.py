@@ -18,9 +18,9 @@ from raypoly.core.errors import TransferBroken
 from raypoly.rollouts.engines.transfer import Named, Parcel, Piece, Receiver, Sender, check_version, pieces_of
 
 _BUCKET = 64 << 20
-"""The most bytes of one message; a larger tensor is a message by itself."""
+"""Bytes of a message, at most; a larger tensor is one by itself."""
 TIMEOUT = timedelta(minutes=10)
-"""How long one side waits for the other. The driver ends a wait whose other side is gone."""
+"""The driver ends a wait whose other side is gone."""
 
 
 class GlooSender(Sender):
@@ -71,7 +71,7 @@ class GlooReceiver(Receiver):
         self._link = _Link(store, 1, own_address)
 
     def receive(self, parcel: Parcel) -> Iterator[tuple[str, torch.Tensor]]:
-        """As `Receiver.receive`. Where it ends early, it closes the link, which ends the learner's wait."""
+        """As `Receiver.receive`. An early end closes the link, which ends the learner's wait."""
         if self._link is None:
             raise RuntimeError("connect() comes before receive()")
         try:

@@ -39,7 +39,8 @@ from tests.support.scored_run import (
     write_problems,
     write_scored_run,
 )
-from workflows.step.step_metrics import JudgeNumbers, metrics_row
+from workflows.step.run_observers import JudgeNumbers
+from workflows.step.seal_step import metrics_row
 from workflows.step.stopwatch import Waterfall
 from workflows.step.training_group import TrainingGroup
 

@@ -1,5 +1,7 @@
-"""Keeps what a run's actors wrote where they fail to start: a local Ray's folder, with its logs, is removed.
+"""Ray's own words, kept in files and told in a line: its messages to the driver, and the output of actors that fail.
 
+with RayMessages(folder / "ray.log", progress.note):
+    ...                                                  # a node's death, with a dump of its state
 with ActorLogs(folder / "actors.log", progress.note):
     await services.start(...)
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
@@ -16,15 +19,44 @@ import ray
 
 from workflows.liveness import ray_internals
 
+_LOST_NODE = re.compile(r"node with node id: \w+ and address: (?P<address>\S+)")
+_DUMP = "Raylet is terminated"
+"""Begins a dump, which comes once or twice beside the sentence that the node is lost."""
+_LONGEST = 200
+"""Characters of a message in the job's log."""
 _MOST = 2000
-"""Lines kept of the end of each process's output."""
 _OF_RAY = re.compile(r":(?:job_id|actor_name|task_name):(?P<name>.*)")
-"""Lines that Ray adds to say whose output follows."""
+
+
+class RayMessages:
+    """`note` is called by a thread of Ray's."""
+
+    def __init__(self, file: Path, note: Callable[[str], None]) -> None:
+        self._file, self._note = file, note
+
+    def __enter__(self) -> RayMessages:
+        ray_internals.take_messages(self._take)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        ray_internals.take_messages(None)
+
+    def _take(self, message: str) -> None:
+        with suppress(OSError), self._file.open("a") as file:  # the line below must come on a full disk as well
+            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {message.rstrip()}\n\n")
+        if message.startswith(_DUMP):
+            return
+        lost = _LOST_NODE.search(message)
+        first, *others = message.strip().splitlines() or [""]
+        if first.endswith(":") and others:  # a traceback follows, whose last line is the error
+            first = f"{first} {others[-1].strip()}"
+        first = first[:_LONGEST].rstrip(".")
+        told = f"Ray lost the node {lost['address']}; what ran there starts again" if lost else f"Ray says: {first}"
+        self._note(f"{told}. Its report is in {self._file}.")
 
 
 class ActorLogs:
-    """Writes `file` where its `with`, within a connection to Ray, ends by an exception. `note` prints a line that names
-    it."""
+    """Keeps the output of a run's actors in `file` if its `with` ends by an exception: a local Ray removes its logs."""
 
     def __init__(self, file: Path, note: Callable[[str], None]) -> None:
         self._file, self._note = file, note
@@ -43,7 +75,6 @@ class ActorLogs:
 
 
 def _outputs(folder: Path | None, job: str) -> Iterator[str]:
-    """What each process of the job on this machine wrote, under its actor's name."""
     for path in sorted(folder.glob("worker-*")) if folder is not None else ():
         text = path.read_bytes().decode(errors="replace")  # as it is, with carriage returns
         if job not in path.name and f":job_id:{job}" not in text:  # a process that Ray had ready has its job inside

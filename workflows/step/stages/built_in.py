@@ -1,0 +1,144 @@
+"""raypoly's own group stages: verdicts, strategy labels, and log-probabilities after the group's prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from actors.learner import LearnerActor
+from actors.scorer_pool import ScorerPool
+from raypoly.algorithms.group_stage import GroupStage
+from raypoly.algorithms.objectives import Objective
+from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.core.config import Config
+from raypoly.core.errors import RaypolyError
+from raypoly.core.seeds import derive
+from raypoly.core.values import CrossLogprobs, Group, Labels, Problem, Rollout, Verdict
+from raypoly.data.formats import program_of
+from raypoly.data.public_tests import example_inputs
+from raypoly.learner.training_rows import prompts_of
+from raypoly.strategies.judge import SAMPLED_SHARE
+from raypoly.verifier.answer_extraction import extract_answer
+from raypoly.verifier.code_extraction import extract_code
+from raypoly.verifier.sandbox.answer_verdict import answer_text
+from workflows.step.services import Services
+from workflows.step.training_group import SkippedGroups, infra_reason, sound_verdicts
+
+
+class ScoreStage(GroupStage):
+    """Verdicts of the group's programs on the problem's tests, by the sandboxes: a tuple of N."""
+
+    name = "score"
+    after = ()
+
+    async def run(self, group: Group, problem: Problem, services: Services) -> tuple[Verdict, ...]:
+        return await score_group(group, problem, services.scorers, services.skipped, group.slot)
+
+    def seen(self, group: Group, services: Services) -> None:
+        """Raises `TooManySetAside`."""
+        services.skipped.count(1, int(infra_reason(group.verdicts) is not None))
+
+    def encode(self, finding: Any, size: int) -> Any:
+        return finding
+
+
+async def score_group(
+    group: Group, problem: Problem, scorers: ScorerPool, skipped: SkippedGroups, order: int
+) -> tuple[Verdict, ...]:
+    """One verdict a response; `infra` throughout where the problem's tests can't be run. Low `order`s run first."""
+    found = [extract_code(problem, rollout.text) for rollout in group.rollouts]
+    codes = [None if code is None else program_of(problem, code) for code in found]
+    return await skipped.verdicts(problem, group.size, lambda: scorers.score(problem, codes, order=order))
+
+
+async def public_verdicts(
+    services: Services, slot: int, problem: Problem, rollouts: Sequence[Rollout]
+) -> Sequence[Verdict | None]:
+    """Verdicts of drafts on the public tests alone, which a scaffold may show; None where the problem has none. Low
+    `slot`s run first."""
+    if problem.public_tests is None:
+        return [None] * len(rollouts)
+    shown = replace(problem, id=f"{problem.id} (public tests)", tests=problem.public_tests)
+    return await score_group(Group(0, slot, shown.id, tuple(rollouts)), shown, services.scorers, services.skipped, slot)
+
+
+async def signatures(services: Services, group: Group, problem: Problem) -> Sequence[str | None] | None:
+    """The votes of self-consistency, which see no verdict: each attempt's answer, or what its program returns for the
+    example inputs, as verdicts show it (long results are cut). None for an attempt without an answer, or whose program
+    fails on an input; None for all where the problem has no example inputs, or they can't be run."""
+    if problem.tests.kind == "answer":
+        answers = [extract_answer(rollout.text) for rollout in group.rollouts]
+        return [None if answer is None else answer_text(answer) for answer in answers]
+    found: list[list[str] | None] = [[] for _ in group.rollouts]
+    for example in (examples := example_inputs(problem)):
+        verdicts = await score_group(group, example, services.scorers, services.skipped, group.slot)
+        if any(verdict.status == "infra" for verdict in verdicts):
+            return None
+        for place, verdict in enumerate(verdicts):
+            own, gave = found[place], verdict.status == "wrong" and verdict.failure is not None
+            found[place] = [*own, verdict.failure.got] if own is not None and gave and verdict.failure else None
+    return ["\n".join(own) if own is not None else None for own in found] if examples else None
+
+
+class JudgeStage(GroupStage):
+    """`Labels` of the judge: which of a group's programs share an algorithmic strategy. A group that it can't label is
+    `unjudged`."""
+
+    name = "judge"
+
+    def __init__(self, config: Config, objective: Objective) -> None:
+        super().__init__(config, objective)
+        self._always = self.name in needed_stages(objective) or config.judge.when == "always"
+
+    @property
+    def used(self) -> bool:
+        return self._always or self.config.judge.when != "needed"
+
+    def wanted(self, group: Group) -> bool:
+        if self._always or self.config.judge.when != "sampled":
+            return self._always
+        return derive(self.config.train.seed, "judge", group.step, group.slot) % SAMPLED_SHARE == 0
+
+    async def run(self, group: Group, problem: Problem, services: Services) -> Labels:
+        labels: Labels = await services.judge.label(problem, group.rollouts, sound_verdicts(group))
+        if len(labels.ids) != group.size or not labels.known:
+            raise RaypolyError(
+                f"The judge {labels.judge} gave {len(labels.ids)} labels, some unknown, for {group.size} rollouts of "
+                f"{problem.id}: a judge that can't label a group must raise JudgeRefused."
+            )
+        return labels
+
+    async def probe(self, group: Group, problem: Problem, services: Services) -> None:
+        await services.judge.probe()
+
+    def encode(self, finding: Any, size: int) -> Any:
+        return finding
+
+
+class PromptLogprobsStage(GroupStage):
+    """`CrossLogprobs`: log-probabilities of a group's responses after each of the group's prompts, by the learner under
+    the weights that sampled them."""
+
+    name = "prompt_logprobs"
+    after = ("score", "judge")
+    device = "learner"
+
+    @property
+    def timed_as(self) -> str:
+        return "cross"  # as the rows of metrics.jsonl call it
+
+    @property
+    def used(self) -> bool:
+        return self.name in needed_stages(self.objective)
+
+    async def run(self, group: Group, problem: Problem, services: Services) -> CrossLogprobs:
+        prompts, own = prompts_of(group.rollouts)
+        responses = [rollout.tokens for rollout in group.rollouts]
+        logprobs = await services.learner.ask("cross", LearnerActor.cross_logprobs, prompts, responses)
+        return CrossLogprobs(own, tuple(each.astype(np.float32, copy=False) for each in logprobs))  # as it is kept
+
+    def encode(self, finding: Any, size: int) -> Any:
+        return finding
