@@ -19,6 +19,7 @@ from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import RaypolyError
 from raypoly.core.lru_cache import LRUCache
 from raypoly.core.values import Problem, TestSuite, Verdict
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox import Sandbox
 
 SUITES = 256
@@ -38,7 +39,7 @@ class Scorer(Watched):
 
     def setup(self) -> None:
         """Start the sandbox. Raises `IsolationMissing`, which fails the call, not the actor."""
-        self._sandbox = Sandbox(self._limits, self._limits.evidence)
+        self._sandbox = Sandbox(self._limits, StrategyEvidence() if self._limits.evidence else None)
 
     def score(self, problem: Problem, suite: tuple[str, Any], codes: Sequence[str | None]) -> list[Verdict]:
         """Verdicts in order. `problem` has no tests; `suite`: their hash, and the tests or a reference to them."""

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from benchmarks.scorers.outcome import Outcome, Runner, Scored
 from benchmarks.scorers.programs import Item
 from raypoly.core.config import ScorerConfig
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox import Sandbox
 
 T = TypeVar("T")
@@ -82,5 +83,5 @@ def _sandboxes(workers: int, evidence: bool) -> Iterator[Shared]:
     limits = ScorerConfig(workers=workers)
     with contextlib.ExitStack() as opened, ThreadPoolExecutor(workers) as pool:
         for _ in range(workers):
-            free.put(opened.enter_context(Sandbox(limits, evidence=evidence)))
+            free.put(opened.enter_context(Sandbox(limits, StrategyEvidence() if evidence else None)))
         yield shared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+# in the order in which they are looked for: a while loop is a loop too
 _WORDS = {
     "reduce": r"\b(?:reduce|fold(?:s|ing)?|accumulate with)\b",
     "comprehension": r"\b(?:comprehensions?|generator expressions?)\b",
@@ -12,7 +13,6 @@ _WORDS = {
     "while": r"\bwhile\b(?:[- ]loops?)?",
     "for": r"\b(?:for[- ]loops?|loops?|iterat\w+)\b",
 }
-"""In the order in which they are looked for: a while loop is a loop too."""
 
 
 def planned_strategy(method: str) -> str | None:

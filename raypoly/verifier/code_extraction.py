@@ -1,9 +1,8 @@
-"""Finds the program in a model's response.
+"""Find the program in a model's response.
 
     code = extract_code(problem, response)  # None without a program, or an answer: the verdict is `no_code`
 
-Nothing is parsed or run here. The time is linear in any response: a line is read at most twice, and no pattern
-backtracks beyond its line.
+Nothing is parsed or run. Linear time: a line is read at most twice, and no pattern backtracks beyond its line.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from raypoly.core.values import Problem
-from raypoly.verifier.answer_extraction import extract_answer
+from raypoly.verifier.answers import extract_answer
 
 _FENCE = re.compile(r"((?:[ \t]*>)*)([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^`\n]*)$")
 _LATE_FENCE = re.compile(r"(?<!`)(```)[ \t]*(?:python|py)3?[ \t]*$", re.IGNORECASE)
@@ -36,11 +35,11 @@ _OUTPUT = re.compile(r"\blambda\b|\bprint\(|\bstdout\b")
 
 
 def extract_code(problem: Problem, response: str) -> str | None:
-    """The program of a response, or its answer (`answer_extraction`) to tests of kind `answer`; None if there is none.
+    """The program of a response, or its answer (`answers.py`) to tests of kind `answer`; None if there is none.
 
-    For `answer="completion"` it is `problem.prefix + response`. For `fenced` it is the last block of Python that
-    defines the entry point, after the earlier blocks that it needs; else the last block of Python. Without a fence, a
-    `[PYTHON]` or `<code>` element, or else a run of lines of code, is a block.
+    For `answer="completion"`: `problem.prefix + response`. For `fenced`: the last block of Python that defines the
+    entry point, after earlier blocks that it needs; else the last block of Python. Without a fence, a `[PYTHON]` or
+    `<code>` element, or else a run of lines of code, is a block.
     """
     if problem.tests.kind == "answer":
         return extract_answer(_answered(response))
@@ -55,7 +54,7 @@ def extract_code(problem: Problem, response: str) -> str | None:
 
 
 def find_code(response: str) -> str:
-    """The last block of Python of a response, whatever it was asked; the whole where it has none."""
+    """The last block of Python of a response; the whole where it has none."""
     programs = _programs(response)
     return programs[-1].code if programs else response
 
@@ -68,7 +67,7 @@ def _programs(response: str) -> list[_Block]:
 
 @dataclass(frozen=True)
 class _Block:
-    """Some lines of a response, and their declared language; empty if there is none."""
+    """Lines of a response, and their declared language or ""."""
 
     language: str
     lines: Sequence[str]
@@ -82,7 +81,7 @@ class _Block:
 
     @property
     def is_program(self) -> bool:
-        """Whether it may be a program: declared as Python, or looking like it."""
+        """Declared as Python, or looking like it."""
         if not self.code.strip() or _TRANSCRIPT.match(self.code):
             return False
         if self.language:
@@ -92,7 +91,7 @@ class _Block:
 
     @cached_property
     def names(self) -> set[str]:
-        """The names that it binds at top level."""
+        """Names bound at top level."""
         return _bound(self.code.split("\n"))
 
     @property
@@ -102,7 +101,7 @@ class _Block:
 
 
 def _called(problem: Problem) -> str:
-    """The first name that the tests look up; empty if there is none."""
+    """The first name that the tests look up, or ""."""
     if problem.tests.kind == "operations":
         first = re.search(r'"operations":\s*\[\s*"(\w+)"', problem.tests.source)
         return first.group(1) if first else ""
@@ -110,7 +109,7 @@ def _called(problem: Problem) -> str:
 
 
 def _answered(response: str) -> str:
-    """The response with plain line ends and without its reasoning, also an unfinished one."""
+    # the response with plain line ends and without its reasoning, also an unfinished one
     text = response.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     for end in ("</think>", "</thinking>"):
         text = text.rpartition(end)[2]
@@ -133,7 +132,7 @@ def _bound(lines: Sequence[str]) -> set[str]:
 
 
 def _with_helpers(earlier: Sequence[_Block], main: _Block, name: str) -> str:
-    """`main` after the earlier blocks that define names which it, or one of them, reads but does not bind."""
+    """`main` after earlier blocks that define names which it, or one of them, reads but does not bind."""
     if not earlier:
         return main.code
     parts = [main.code]
@@ -149,7 +148,6 @@ def _with_helpers(earlier: Sequence[_Block], main: _Block, name: str) -> str:
 
 
 def _fenced(lines: Sequence[str]) -> list[_Block]:
-    """The fenced blocks. The last may be unfinished."""
     blocks = []
     at, docstrings = 0, True
     while at < len(lines):
@@ -172,7 +170,7 @@ class _Fence:
 
     language: str
     quotes: int
-    """Depth of the blockquote that it is in."""
+    """Depth of its blockquote."""
     indent: int
     mark: str
     first: str = ""
@@ -213,7 +211,6 @@ class _Fence:
         return None if quotes and hidden else (content, len(lines))
 
     def _inner(self, line: str) -> str | None:
-        """The line without the blockquote's prefix; None after the blockquote's end."""
         for _ in range(self.quotes):
             before, marker, line = line.partition(">")
             if before.strip() or not marker:
@@ -222,7 +219,7 @@ class _Fence:
         return line
 
     def _end(self, whole: str, line: str, body: str, place: int) -> int | None:
-        """The next position if a fence ends the block: after it, or at it if it opens a block of another language."""
+        """Position after a fence that ends the block, or of one that opens a block of another language."""
         if body.strip(self.mark[0]):
             return place if _FENCE.match(whole) else None
         spaced = line.expandtabs(4)
@@ -230,7 +227,7 @@ class _Fence:
 
 
 def _tagged(info: str) -> tuple[str, str]:
-    """(language, code) of the text after an opening fence: a tag, attributes, rarely the first line of code."""
+    # (language, code) of the text after an opening fence: a tag, attributes, rarely the first line of code
     if _DEFINITION.match(info) or _IMPORT.match(info):
         return "", info
     tag, _, rest = info.partition(" ")
@@ -240,7 +237,7 @@ def _tagged(info: str) -> tuple[str, str]:
 
 
 def _elements(text: str) -> list[_Block]:
-    """The contents of `[PYTHON]` or `<code>` elements that look like Python. The last may be unfinished."""
+    # the last element may be unfinished
     blocks = []
     start: int | None = None
     for mark in _ELEMENT.finditer(text):
@@ -255,7 +252,7 @@ def _elements(text: str) -> list[_Block]:
 
 
 def _runs(lines: Sequence[str]) -> Iterator[_Block]:
-    """The longest runs of lines that look like code; prose at the left margin ends one."""
+    # longest runs of lines that look like code; prose at the left margin ends one
     run: list[str] = []
     quotes = ""
     for line in lines:
@@ -271,7 +268,7 @@ def _runs(lines: Sequence[str]) -> Iterator[_Block]:
 
 
 def _quotes_behind(line: str, quotes: str) -> str:
-    """The text quotes that are open behind a line, with those that were open before it; empty if none are."""
+    """Text quotes open behind a line, given those open before it; "" if none."""
     if '"""' in line or "'''" in line:
         for found in _TEXT_QUOTES.findall(line):
             quotes = found if not quotes else "" if quotes == found else quotes

@@ -4,8 +4,8 @@
         for verdict in pool.score((problem, code) for code in codes):
             ...
 
-Verdicts are in the order of the programs. A slow program delays no other: up to `_WINDOW` programs after it run in the
-meantime. Programs are read on demand, so a file of any length can be streamed.
+Verdicts come in the programs' order; up to `_WINDOW` programs after a slow one run in the meantime. Programs are read
+on demand, so a file of any length can be streamed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import IsolationMissing, SandboxError, UsageError
 from raypoly.core.values import Problem, Verdict
 from raypoly.verifier.program_queue import RETRIES, Chunk, ProgramQueue, QueuedProgram
-from raypoly.verifier.sandbox import Sandbox
+from raypoly.verifier.sandbox import EvidenceReader, Sandbox
 
 BROKEN = "the tests can't be run: "
-"""The start of a verdict's detail if the problem is at fault."""
+"""Start of a verdict's detail if the problem is at fault."""
+# most programs from the oldest without a verdict to the newest
 _WINDOW = 4096
-"""The most programs from the oldest without a verdict to the newest."""
 WINDOW_CHARACTERS = 64 << 20
-"""The most characters of their code and tests."""
+"""Most characters of their code and tests."""
+# after this time a worker that does not stop is told again
 _STOP_SECONDS = 1.0
-"""After this time a worker that does not stop is told again."""
 
 
 class PoolClosed(BaseException):
@@ -39,11 +39,11 @@ class PoolClosed(BaseException):
 class LocalPool:
     """`config.workers` threads with a sandbox each; used by one thread.
 
-    With `calibrate`, a problem with a solution and without `reference_seconds` is calibrated once, before its first
-    program. Raises `IsolationMissing` at the start if programs can't be confined.
+    With `calibrate`, a problem with a solution and without `reference_seconds` is calibrated before its first program.
+    Raises `IsolationMissing` at the start if programs can't be confined.
     """
 
-    def __init__(self, config: ScorerConfig, evidence: bool = False, calibrate: bool = True) -> None:
+    def __init__(self, config: ScorerConfig, evidence: EvidenceReader | None = None, calibrate: bool = True) -> None:
         self._config, self._evidence = config, evidence
         lock = threading.Lock()
         self._work, self._news = threading.Condition(lock), threading.Condition(lock)
@@ -78,12 +78,11 @@ class LocalPool:
 
     @property
     def passed(self) -> int:
-        """Programs that passed."""
         return self._queue.passed
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU seconds of all programs that ran; repeated programs run once."""
+        """Of all programs that ran; repeated ones run once."""
         return self._queue.cpu_seconds
 
     def score(self, programs: Iterable[tuple[Problem, str | None]]) -> Iterator[Verdict]:
@@ -100,6 +99,7 @@ class LocalPool:
                 window.append((self._queue.put(problem, code), size))
                 self._work.notify()
             held += size
+            # take what is done in order; if the window is full, wait for its oldest
             while window and (window[0][0].done or len(window) >= _WINDOW or held >= WINDOW_CHARACTERS):
                 program, size = window.popleft()
                 held -= size
@@ -108,7 +108,7 @@ class LocalPool:
             yield self._verdict(program)
 
     def reference_seconds(self, problem: Problem) -> float | None:
-        """The result of the problem's calibration; None if its solution did not pass."""
+        """The problem's calibration; None if its solution did not pass."""
         with self._work:
             return self._queue.reference_seconds(problem)
 
@@ -135,7 +135,6 @@ class LocalPool:
             self._news.wait()
 
     def _verdict(self, program: QueuedProgram) -> Verdict:
-        """The verdict of a program, once it has one; an error's as `infra`."""
         with self._news:
             self._wait_until(lambda: program.done)
         if program.verdict is not None:
@@ -144,7 +143,6 @@ class LocalPool:
         return Verdict("infra", 0, 0, 0.0, f"{'' if failed else BROKEN}{program.error}", repeatable=not failed)
 
     def _serve(self, worker: int) -> None:
-        """A worker's loop: one sandbox after the other, while there is work."""
         try:
             while not self._closed:
                 with self._sandbox() as sandbox:
@@ -160,7 +158,7 @@ class LocalPool:
                 self._news.notify_all()
 
     def _sandbox(self) -> Sandbox:
-        """A new sandbox. A failed start, as on a machine without free memory, is tried again."""
+        # A failed start, as on a machine without free memory, is tried again
         failures = 0
         while True:
             try:
@@ -171,7 +169,6 @@ class LocalPool:
                     raise
 
     def _take(self, worker: int) -> Chunk | None:
-        """Wait for something that this worker may run; None after the pool is closed."""
         with self._work:
             while not self._closed:
                 chunk = self._queue.take(worker)
@@ -181,7 +178,7 @@ class LocalPool:
         return None
 
     def _work_with(self, worker: int, sandbox: Sandbox) -> None:
-        """Run programs until the pool is closed, or the sandbox must be replaced."""
+        # run programs until the pool is closed, or the sandbox must be replaced
         usable = True
         while usable and (chunk := self._take(worker)) is not None:
             self._working.add(threading.current_thread())
@@ -215,17 +212,14 @@ class LocalPool:
         return True
 
     def _tell(self, what: Callable[[ProgramQueue], object]) -> None:
-        """Change the queue. Other workers may find something to do now."""
+        # other workers may find something to do now
         with self._work:
             what(self._queue)
             self._work.notify_all()
 
 
 def _raise_in(thread: threading.Thread) -> None:
-    """Raise `PoolClosed` in another thread, at its next step in Python.
-
-    Only the sandbox's own thread can end its program in order. While it waits for one it takes such a step ten times a
-    second.
-    """
+    # only the sandbox's own thread can end its program in order. While it waits it takes a step in Python ten times a
+    # second, at which this is raised.
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(PoolClosed))

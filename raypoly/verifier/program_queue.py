@@ -1,15 +1,14 @@
-"""Which worker runs which program next: one queue for Ray's scorers and for the threads of `raypoly score`.
+"""Which worker runs which program next: one queue for Ray's scorers and the threads of `raypoly score`.
 
     queue = ProgramQueue(workers=2)
-    program = queue.put(problem, code)                     # perhaps its verdict is known already
-    chunk = queue.take(worker=0, most=8)                   # None: nothing waits that this worker may run
-    queue.settle(chunk.state, seconds)                     # if the chunk calibrates
-    queue.finish(program, verdict)                         # for each of its programs, or
-    queue.again(chunk, 0, "its sandbox failed")            # the chunk goes to another worker
+    program = queue.put(problem, code)             # perhaps its verdict is known already
+    chunk = queue.take(worker=0, most=8)           # None: nothing for this worker
+    queue.settle(chunk.state, seconds)             # if the chunk calibrates
+    queue.finish(program, verdict)                 # for each of its programs, or
+    queue.again(chunk, 0, "its sandbox failed")    # for another worker
 
-A program of a problem runs once, unless its verdict is not repeatable. One worker calibrates a problem while others
-work on others. A program on which the sandbox failed goes to another worker; the failure never becomes its verdict. The
-queue neither waits nor locks: a front end of several threads brings the lock.
+Equal programs of a problem run once, unless the verdict is not repeatable. One worker calibrates a problem while others
+work on others. A failure of the sandbox never becomes a verdict. The queue neither waits nor locks: its callers do.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from raypoly.core.lru_cache import LRUCache
 from raypoly.core.values import Problem, Verdict
 
 RETRIES = 3
-"""How often a program, or a calibration, is tried again after the sandbox failed."""
+"""Further tries of a program, or a calibration, after the sandbox failed."""
 REJECTIONS = 3
 """After so many, a problem's tests are not tried any more."""
+# verdicts kept for repeated programs
 _REMEMBERED = 100_000
-"""Verdicts kept, for repeated programs."""
+# of their programs in all
 _REMEMBERED_CHARACTERS = 256 << 20
-"""Of their programs in all, at most."""
 
 _ProblemKey = tuple[str, str, str, str, str, float | None]
 _Key = tuple[_ProblemKey, bytes | None]
@@ -39,11 +38,11 @@ _Key = tuple[_ProblemKey, bytes | None]
 
 @dataclass(eq=False)
 class ProblemState:
-    """What is known of a problem, by what decides its programs' verdicts: two problems with the same share it."""
+    """What is known of a problem; problems with the same `key` share it, as their verdicts are the same."""
 
     key: _ProblemKey
     problem: Problem | None
-    """None while none of its programs waits or runs, since its tests may be large."""
+    """None while none of its programs waits or runs: its tests may be large."""
     reference_seconds: float | None
     """The problem's own, or what calibration gave."""
     settled: bool
@@ -55,9 +54,8 @@ class ProblemState:
     avoid: int | None = None
     """The worker that failed to calibrate it last."""
     broken: UsageError | None = None
-    """Why its tests can't be run, if they couldn't."""
+    """Why its tests can't be run."""
     rejections: int = 0
-    """How often they couldn't."""
     programs: int = 0
     """Programs that wait or run."""
 
@@ -71,7 +69,7 @@ class ProblemState:
 
 @dataclass(eq=False)
 class QueuedProgram:
-    """One program that waits, runs, or has its outcome: a verdict or an error."""
+    """A program that waits, runs, or has its outcome: a verdict or an error."""
 
     state: ProblemState
     code: str | None
@@ -89,25 +87,23 @@ class QueuedProgram:
 
     @property
     def done(self) -> bool:
-        """Whether it has its outcome."""
         return self.verdict is not None or self.error is not None
 
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Programs of one problem for one worker; or none, if the problem is to be calibrated."""
+    """Programs of one problem for one worker; none if the problem is to be calibrated."""
 
     state: ProblemState
     programs: tuple[QueuedProgram, ...] = ()
 
     @property
     def calibrates(self) -> bool:
-        """Whether to measure the problem's own solution."""
         return not self.programs
 
 
 class ProgramQueue:
-    """The queue. `on_outcome` is called with each program that has got its outcome."""
+    """`on_outcome` is called with each program that has got its outcome."""
 
     def __init__(
         self,
@@ -117,16 +113,16 @@ class ProgramQueue:
         remembered: int = _REMEMBERED,
     ) -> None:
         self.workers = workers
-        """How many there are. A worker that is alone gets again what it failed at."""
+        """A worker that is alone gets again what it failed at."""
         self._calibrate, self._on_outcome = calibrate, on_outcome
+        # by their turns, ascending
         self._waiting: list[QueuedProgram] = []
-        """By their turns, ascending."""
         self._first: dict[_Key, QueuedProgram] = {}
         self._remembered = LRUCache[_Key, Verdict](remembered, _REMEMBERED_CHARACTERS)
         self._states: dict[_ProblemKey, ProblemState] = {}
         self._numbers = itertools.count()
         self.outcomes = self.passed = 0
-        """Programs asked for that have an outcome, and those of them that passed."""
+        """Programs asked for that have an outcome, and those that passed."""
         self.cpu_seconds = 0.0
         """Of the programs that ran; equal ones run once."""
 
@@ -155,10 +151,11 @@ class ProgramQueue:
         return program
 
     def take(self, worker: int, most: int = 1) -> Chunk | None:
-        """The first programs of one problem that this worker may run, at most `most`; or a calibration."""
+        """At most `most` programs of one problem that this worker may run; or a calibration."""
         for place, first in enumerate(self._waiting):
             state = first.state
             if first.code is not None and not state.settled:
+                # its problem is to be calibrated first, by somebody else
                 if state.busy or self._avoids(state, worker):
                     continue
                 state.busy = True
@@ -174,11 +171,11 @@ class ProgramQueue:
         return None
 
     def settle(self, state: ProblemState, reference_seconds: float | None = None) -> None:
-        """Record what calibration gave: the slowest test's CPU seconds, None if the solution does not pass."""
+        """Record a calibration: the slowest test's CPU seconds, None if the solution does not pass."""
         state.reference_seconds, state.settled, state.busy = reference_seconds, True, False
 
     def reject(self, chunk: Chunk, error: UsageError) -> None:
-        """Record that the tests of a chunk's problem could not be run: all its programs end with the error.
+        """Record that a problem's tests could not be run: its programs end with the error.
 
         The next ones try again, up to `REJECTIONS`: a full machine may have been the cause.
         """
@@ -189,7 +186,7 @@ class ProgramQueue:
         self._fail_waiting(state, error)
 
     def finish(self, program: QueuedProgram, verdict: Verdict) -> bool:
-        """Set a program's verdict. Returns whether it had none; a repeatable one is remembered."""
+        """Set a program's verdict. Returns whether it had none."""
         if program.done:
             return False
         self.cpu_seconds += verdict.cpu_seconds
@@ -216,6 +213,7 @@ class ProgramQueue:
                 self._fail_waiting(state, _given_up(state, state.failures, reason))
                 state.failures = 0
         for program in chunk.programs:
+            # another worker has given it back, or finished it, already
             if program.done or program in self._waiting:
                 continue
             program.failures, program.avoid = program.failures + counts, worker
@@ -233,7 +231,6 @@ class ProgramQueue:
             self._fail_waiting(chunk.state, error)
 
     def abandon_waiting(self, error: Exception) -> None:
-        """End all programs that wait with an error."""
         for program in list(self._waiting):
             self.fail(program, error)
         self._waiting.clear()
@@ -260,7 +257,7 @@ class ProgramQueue:
         return what.avoid == worker and self.workers > 1
 
     def _goes_along(self, program: QueuedProgram, first: QueuedProgram) -> bool:
-        """Whether it travels with the first of a chunk. What was tried before travels alone."""
+        # what was tried before travels alone
         if program.state is not first.state or program.avoid is not None or first.avoid is not None:
             return False
         return first.state.settled or program.code is None
@@ -279,7 +276,7 @@ class ProgramQueue:
         self._close(program)
 
     def _close(self, program: QueuedProgram) -> None:
-        """The program has its outcome: forget what it no longer needs."""
+        # forget what a program with its outcome no longer needs
         if self._first.get(program.key) is program:
             del self._first[program.key]
         if program.avoid is not None and program in self._waiting:  # to be tried again; another try ended first

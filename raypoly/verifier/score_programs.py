@@ -17,6 +17,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem, Verdict
 from raypoly.data.formats import program_of
 from raypoly.verifier.local_pool import BROKEN, LocalPool
+from raypoly.verifier.sandbox import EvidenceReader
 
 T = TypeVar("T")
 _DEFAULT = ScorerConfig()
@@ -26,10 +27,8 @@ FAILED = "the sandbox failed"
 
 @dataclass(frozen=True)
 class GivenProgram:
-    """One program to score."""
-
     id: str | int
-    """The caller's id; it need not be unique."""
+    """The caller's; it need not be unique."""
     problem_id: str
     code: str | None
     """None if the response has no program."""
@@ -37,14 +36,14 @@ class GivenProgram:
 
 @dataclass(frozen=True)
 class Validation:
-    """The result of a problem's own solution."""
+    """Result of a problem's own solution."""
 
     problem: Problem
     """With `reference_seconds` if requested and the solution passes."""
     status: str
-    """The status of the solution's verdict; `broken` if the tests can't be run, `unchecked` without a solution."""
+    """Of the solution's verdict; `broken` if the tests can't be run, `unchecked` without a solution."""
     reason: str
-    """Why it should not be used; empty if its solution passes."""
+    """Why not to use it; empty if its solution passes."""
     detail: str
 
     @property
@@ -62,7 +61,7 @@ def score(
     problems: Iterable[Problem],
     programs: Iterable[GivenProgram],
     config: ScorerConfig = _DEFAULT,
-    evidence: bool = False,
+    evidence: EvidenceReader | None = None,
     on_verdict: Callable[[GivenProgram, Verdict], None] | None = None,
 ) -> list[Verdict]:
     """A verdict for each program, in order. `on_verdict` is called with each, in order, as soon as it is known.
@@ -141,7 +140,7 @@ def score_each(
 
 
 def by_id(problems: Iterable[Problem]) -> dict[str, Problem]:
-    """Problems by id. Raises `UsageError` if two have the same."""
+    """Raises `UsageError` if two problems have the same id."""
     known: dict[str, Problem] = {}
     for problem in problems:
         if known.setdefault(problem.id, problem) is not problem:

@@ -20,9 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from raypoly.core.values import Evidence
 from raypoly.strategies.judge.structural import label_evidence
-from raypoly.strategies.live_code.canonical import canonical
 from raypoly.strategies.live_code.constructs import live_constructs
-from raypoly.strategies.live_code.live_program import live_program
+from raypoly.strategies.live_code.live_program import canonical, live_program
 
 
 def evidence(program: str, entry_point: str) -> Evidence | None:

@@ -24,6 +24,7 @@ from raypoly.run.store.catalogue import evaluation_key, step_key
 from raypoly.run.store.rollout_files import encode_evaluation, encode_step
 from raypoly.run.store.sealed_files import seal
 from raypoly.run.store.step_records import Applied, CompletedStep
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier import GivenProgram, score
 
 LOOP = "def f(ns):\n    total = 0\n    for n in ns:\n        total += n\n    return total\n"
@@ -65,7 +66,14 @@ def verdicts(programs: tuple[str, ...]) -> tuple[Verdict, ...]:
     """The sandbox's verdicts with evidence. They are the same for every problem here."""
     path = Path(__file__).with_name("problem.jsonl")
     (problem,) = read_problems(path).problems
-    return tuple(score([problem], [GivenProgram(i, "one", code) for i, code in enumerate(programs)], _ONE_WORKER, True))
+    return tuple(
+        score(
+            [problem],
+            [GivenProgram(i, "one", code) for i, code in enumerate(programs)],
+            _ONE_WORKER,
+            StrategyEvidence(),
+        )
+    )
 
 
 _ONE_WORKER = ScorerConfig(workers=1)

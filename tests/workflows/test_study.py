@@ -13,11 +13,15 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from raypoly.core.settings import load
+from raypoly.core.values import Problem
+from raypoly.data import build_problem_set
 from tests.support.driver_process import ROOT
-from tests.support.leetcode_tasks import write_leetcode_rows
+from tests.support.preparation_rows import write_rows
 
 MODEL = ["model.path=smollm2-q4", "generator.max_prompt_tokens=320", "generator.max_tokens=64"]
 ENGINE = ["generator.placement=auto", "generator.memory_gib=2", "generator.threads=2", "generator.temperature=0.8"]
@@ -63,3 +67,26 @@ def test_the_study_runs_to_its_table_and_figures(tmp_path: Path) -> None:
     runs = json.loads((folder / "results.json").read_text())["runs"]
     assert [run["problems_after"]["problems"]["samples"] for run in runs] == [[256] * 8] * 2
     assert all(len(run["curves"]["strategies_correct_judged"]) == 3 for run in runs)
+
+
+def leetcode_row(problem: Problem) -> dict[str, Any]:
+    """The task with its tests as assertions."""
+    calls = json.loads(problem.tests.source)
+    checks = [f"    assert candidate(*{call['args']!r}) == {call['expected']!r}\n" for call in calls]
+    return {
+        "task_id": problem.id,
+        "problem_description": problem.prompt,
+        "prompt": problem.prelude,
+        "entry_point": problem.entry_point,
+        "test": "def check(candidate):\n" + "".join(checks),
+        "completion": problem.solution,
+    }
+
+
+def write_leetcode_rows(folder: Path, train: int, test: int) -> Path:
+    """A folder in the hub's layout: so many training tasks, and test tasks of other kinds; none is a composition."""
+    splits = build_problem_set(load(None, ["problems.source=tasks", "problems.compositions=false"]).problems).splits
+    folder.mkdir()
+    write_rows(folder / "train.jsonl", map(leetcode_row, splits["train"][:train]))
+    write_rows(folder / "test.jsonl", map(leetcode_row, splits["test"][:test]))
+    return folder

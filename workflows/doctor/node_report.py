@@ -157,7 +157,7 @@ def _version(name: str) -> str | None:
 
 def _score_once(scorer: ScorerConfig) -> str:
     """The active layers. Raises `SandboxError`."""
-    with Sandbox(scorer, evidence=False) as sandbox:
+    with Sandbox(scorer) as sandbox:
         verdict = sandbox.score(ADD_ONE, PROGRAM)
         if not verdict.passed:
             raise SandboxError(f"A right program was called {verdict.status} ({verdict.detail}): see docs/verifier.md.")

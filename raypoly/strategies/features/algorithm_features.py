@@ -1,10 +1,9 @@
-"""The algorithmic features of a program: what it does with its data, told from live code alone.
+"""Algorithmic features of a program: what it does with its data, told from live code alone.
 
     algorithm_features("def f(xs): ...", "f")  ->  ("depth_1", "hash")
 
-Names, comments, types, formatting and dead code play no part: features are read from the live program
-(`live_program.py`), in which every binding has a name of its own. The source may be hostile: it is parsed, never run,
-and its size is bounded.
+Names, comments, types, formatting and dead code play no part. The source may be hostile: it is parsed, never run, and
+its size is bounded.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from raypoly.strategies.features import (
     bits,
     containers,
     index_moves,
-    layout,
     lookups,
     passes,
     program_shape,
@@ -24,13 +22,12 @@ from raypoly.strategies.features import (
     running_values,
     trees_and_lists,
 )
-from raypoly.strategies.features.pieces import nodes_in, walk
-from raypoly.strategies.features.scene import Scene, key
+from raypoly.strategies.features.scene import Scene, key, nodes_in, walk
 from raypoly.strategies.live_code.bindings import children, parameters
 from raypoly.strategies.live_code.live_program import LiveProgram, live_program
 
+# larger programs have no features
 _MAX_NODES = 3000
-"""Larger programs have no features."""
 _READERS = (
     program_shape,
     containers,
@@ -41,19 +38,17 @@ _READERS = (
     running_values,
     trees_and_lists,
     passes,
-    layout,
     bits,
 )
+# what a whole program reads its input by
 _INPUT = frozenset({"input", "stdin", "open"})
-"""What a whole program reads its input by."""
 _VIEWS = frozenset({"str", "tuple", "len", "list", "repr", "sorted"})
 
 
 def algorithm_features(source: str, entry_point: str) -> tuple[str, ...]:
     """Features, sorted; `("placeholder",)` or `("hard_coded",)` alone for what is no attempt.
 
-    Empty where the program is too large, or nested too deeply, to be read. Raises `SyntaxError` where it does not
-    parse.
+    Empty where the program is too large or too deep to be read. Raises `SyntaxError`.
     """
     try:
         return features_of(live_program(source, entry_point))
@@ -75,11 +70,9 @@ def features_of(live: LiveProgram) -> tuple[str, ...]:
 
 
 def _degenerate_kind(every: list[ast.AST], entry_point: str) -> str:
-    """`placeholder` or `hard_coded` for the nodes of a live program, else empty.
-
-    A placeholder's result depends on no parameter. Hard-coded is an answer written out, chosen by comparing
-    parameters with values written out. Without an entry point every function counts; one attempt is enough.
-    """
+    # `placeholder` or `hard_coded` for the nodes of a live program, else empty. A placeholder's result depends on no
+    # parameter. Hard-coded is an answer written out, chosen by comparing parameters with values written out. Without an
+    # entry point every function counts; one attempt is enough.
     entry = entry_point.split(".")[-1]
     functions = [n for n in every if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
     found = [function for function in functions if function.name == entry] if entry else functions
@@ -113,7 +106,7 @@ def _kind(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def _asks_length_only(value: ast.expr | None, mine: set[str]) -> bool:
-    """`return len(s) > 0`, `return len(s) % 2 == 0`."""
+    # `return len(s) > 0`, `return len(s) % 2 == 0`
     if not isinstance(value, ast.Compare) or not all(_literal(part) for part in value.comparators):
         return False
     left = value.left.left if isinstance(value.left, ast.BinOp) and _literal(value.left.right) else value.left
@@ -121,13 +114,13 @@ def _asks_length_only(value: ast.expr | None, mine: set[str]) -> bool:
 
 
 def _unchanged(inner: list[ast.AST]) -> bool:
-    """Whether nothing that a caller could see is changed, computed or kept."""
+    # whether nothing that a caller could see is changed, computed or kept
     acts = (ast.Assign, ast.AugAssign, ast.For, ast.While, ast.Call, ast.Yield, ast.Raise)
     return not any(isinstance(n, acts) for n in inner)
 
 
 def _written_out(value: ast.expr | None, mine: set[str]) -> bool:
-    """A literal, or a literal table asked for a parameter."""
+    # A literal, or a literal table asked for a parameter
     if value is None:
         return True
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
@@ -146,7 +139,7 @@ def _literal(node: ast.AST) -> bool:
 
 
 def _only_compared(node: ast.AST, parent: dict[int, ast.AST]) -> bool:
-    """Whether a parameter, or its text, tuple or length, is only held against values written out."""
+    # whether a parameter, or its text, tuple or length, is only held against values written out
     up = parent.get(id(node))
     while isinstance(up, ast.Tuple) or (isinstance(up, ast.Call) and key(up.func) in _VIEWS):
         node, up = up, parent.get(id(up))

@@ -1,7 +1,7 @@
 """Search by recursion: backtracking, and whether the search is pruned.
 
-Backtracking takes back after a recursive call what it did before it, or hands a path that grows down as an argument.
-Pruned search takes each step only after a test of what stands so far; generate-and-test makes whole candidates first.
+Backtracking takes back after a recursive call what it did before it, or hands down a path that grows. Pruned search
+tests what stands so far before each step; generate-and-test makes whole candidates first.
 """
 
 from __future__ import annotations
@@ -10,8 +10,20 @@ import ast
 from collections.abc import Hashable
 from itertools import pairwise
 
-from raypoly.strategies.features.pieces import contains, names, spelled, walk
-from raypoly.strategies.features.scene import ORDER, Scene, is_call, is_inverted, is_op, is_text, key, method_owner
+from raypoly.strategies.features.scene import (
+    ORDER,
+    Scene,
+    contains,
+    is_call,
+    is_inverted,
+    is_op,
+    is_text,
+    key,
+    method_owner,
+    names,
+    spelled,
+    walk,
+)
 
 _UNDONE_BY = {
     "append": {"pop"},
@@ -38,7 +50,7 @@ def undoes(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
 
 
 def _finishes(stmt: ast.stmt, before: list[ast.stmt]) -> bool:
-    """Whether a statement marks for good: a second state that is no return to the first, or a set of finished ones."""
+    # whether a statement marks for good: a second state that is no return to the first, or a set of finished ones
     marked = {text for earlier in before for how, text in _effects(earlier) if how in ("add", "store")}
     for node in walk(stmt):
         if owner := method_owner(node, "add"):
@@ -80,7 +92,7 @@ def collects(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
 
 
 def pruned(scene: Scene, function: ast.AST, calls: list[ast.Call], builds: bool) -> bool:
-    """Whether all recursive calls are guarded. `builds`: it makes candidates, so that a comparison is a guard too."""
+    """Whether all recursive calls are guarded. `builds`: it makes candidates, so a comparison is a guard too."""
     if not calls:
         return False
     if builds and any(_turns_back(stmt) for stmt in getattr(function, "body", [])):
@@ -89,7 +101,7 @@ def pruned(scene: Scene, function: ast.AST, calls: list[ast.Call], builds: bool)
 
 
 def _tests_before(scene: Scene, call: ast.Call) -> list[ast.expr]:
-    """Tests that decide whether the call is made, innermost first."""
+    # tests that decide whether the call is made, innermost first
     found: list[ast.expr] = []
     for below, at in pairwise([call, *scene.around(call)]):
         if isinstance(at, ast.If) and below is not at.test:
@@ -105,7 +117,7 @@ def _tests_before(scene: Scene, call: ast.Call) -> list[ast.expr]:
 
 
 def _guards(scene: Scene, test: ast.expr, builds: bool) -> bool:
-    """A test of a conflict: by a helper, by several lookups, by masked bits; for builders by order, too."""
+    # A test of a conflict: by a helper, by several lookups, by masked bits; for builders by order, too
     parts = walk(test)
     if any(isinstance(n, (ast.GeneratorExp, ast.ListComp)) or is_inverted(n) for n in parts):
         return True
@@ -120,7 +132,7 @@ def _guards(scene: Scene, test: ast.expr, builds: bool) -> bool:
 
 
 def _turns_back(stmt: ast.stmt) -> bool:
-    """`if left > n or right > n or left < right: return`."""
+    # `if left > n or right > n or left < right: return`
     if not isinstance(stmt, ast.If) or not isinstance(stmt.test, ast.BoolOp) or not isinstance(stmt.test.op, ast.Or):
         return False
     tests = [n for n in stmt.test.values if isinstance(n, ast.Compare) and isinstance(n.ops[0], ORDER)]
@@ -129,5 +141,5 @@ def _turns_back(stmt: ast.stmt) -> bool:
 
 
 def _skips_twins(compared: list[ast.Compare]) -> bool:
-    """`i > start and a[i] == a[i - 1]`: equal items are taken once; nothing is pruned."""
+    # `i > start and a[i] == a[i - 1]`: equal items are taken once; nothing is pruned
     return any(isinstance(n.left, ast.Subscript) and isinstance(n.comparators[0], ast.Subscript) for n in compared)

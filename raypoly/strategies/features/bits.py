@@ -1,12 +1,11 @@
-"""What is done with bits: as such, as masks of subsets, and squaring along them."""
+"""Bits as such, as masks of subsets, and squaring along them."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.pieces import names, nodes_in, walk
-from raypoly.strategies.features.scene import Scene, is_call, is_inverted, is_number, is_op, key
+from raypoly.strategies.features.scene import Scene, is_call, is_inverted, is_number, is_op, key, names, nodes_in, walk
 from raypoly.strategies.live_code.constructs import called
 
 _BITS = (ast.BitXor, ast.BitAnd, ast.BitOr, ast.LShift, ast.RShift)
@@ -30,7 +29,7 @@ def features(scene: Scene) -> Iterator[str]:
 
 
 def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
-    """Parity, halving, sets and midpoints are no bit tricks."""
+    # parity, halving, sets and midpoints are no bit tricks
     if isinstance(node, ast.AugAssign):
         if isinstance(node.op, ast.RShift):
             return True
@@ -51,7 +50,7 @@ def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
 
 
 def _of_sets(node: ast.AST) -> bool:
-    """Whether an operand is made of sets."""
+    # whether an operand is made of sets
     return any(isinstance(n, (ast.Set, ast.SetComp)) or is_call(n, "set") for n in walk(node))
 
 
@@ -60,13 +59,13 @@ def _is_int(node: ast.AST) -> bool:
 
 
 def _numeric(node: ast.AST) -> bool:
-    """Whether an operand is surely a number: made by arithmetic or shifts, or written out."""
+    # whether an operand is surely a number: made by arithmetic or shifts, or written out
     kinds = (ast.Add, ast.Sub, ast.Mult, ast.LShift, ast.RShift)
     return any(is_op(n, *kinds) or _is_int(n) or is_inverted(n) for n in walk(node))
 
 
 def _tests_bits(scene: Scene, node: ast.AST, masks: set[str]) -> bool:
-    """A mask is asked for its bits one by one: `mask >> i & 1`, `mask & 1 << i`, `bin(mask)`, or a helper is."""
+    # A mask is asked for its bits one by one: `mask >> i & 1`, `mask & 1 << i`, `bin(mask)`, or a helper is
     if isinstance(node, ast.Call):
         own = called(node) in scene.functions or called(node) in ("bin", "format")
         return own and any(names(arg) & masks for arg in node.args)
@@ -80,7 +79,7 @@ def _power_of_two(node: ast.AST) -> bool:
 
 
 def _halves_and_squares(loop: ast.While) -> bool:
-    """Exponentiation by squaring: one name is halved, another multiplied by itself."""
+    # exponentiation by squaring: one name is halved, another multiplied by itself
     halved = squared = False
     for node in nodes_in(loop.body):
         if isinstance(node, ast.AugAssign):

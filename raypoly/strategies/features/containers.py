@@ -1,7 +1,6 @@
 """Containers that give back in an order: heaps, queues, stacks, monotonic ones, windows held in a queue.
 
-What is done to a container, and where, tells it; its name and type don't. Growing by the best that is at hand
-(Dijkstra, Prim, A*) is told here too, with a heap or by looking.
+Told by what is done to a container, and where. Growing by the best at hand (Dijkstra, Prim, A*) is told here too.
 """
 
 from __future__ import annotations
@@ -10,8 +9,20 @@ import ast
 from collections.abc import Iterator
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.pieces import contains, names, nodes_in, same, walk
-from raypoly.strategies.features.scene import ORDER, Scene, assigned, is_call, is_op, key, method_owner
+from raypoly.strategies.features.scene import (
+    ORDER,
+    Scene,
+    assigned,
+    contains,
+    is_call,
+    is_op,
+    key,
+    method_owner,
+    names,
+    nodes_in,
+    same,
+    walk,
+)
 
 _HEAP = frozenset({"heappush", "heappop", "heapify", "heapreplace", "heappushpop"}) | frozenset(
     {"nlargest", "nsmallest", "merge", "PriorityQueue"}
@@ -36,7 +47,7 @@ def features(scene: Scene) -> Iterator[str]:
 
 
 def _line(scene: Scene, name: str) -> Iterator[str]:
-    """Queues and stacks: something goes in, and comes out at an end."""
+    # queues and stacks: something goes in, and comes out at an end
     fills = scene.uses(name, *_FILL)
     lasts = scene.uses(name, "pop_last")  # `d.get(k)` takes from a dictionary, a queue's `get()` has no arguments
     firsts = [n for n in scene.uses(name, "pop_first", "get") if not (is_call(n, "get") and n.args)]
@@ -74,7 +85,7 @@ def _line(scene: Scene, name: str) -> Iterator[str]:
 
 
 def _releases(loop: ast.For | ast.While) -> bool:
-    """What waits for others is counted down, and put in line once nothing is left: Kahn's order."""
+    # what waits for others is counted down, and put in line once nothing is left: Kahn's order
     inner = nodes_in(loop.body)
     counted: list[ast.expr] = [n.target for n in inner if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Sub)]
     counted += [
@@ -90,12 +101,12 @@ def _releases(loop: ast.For | ast.While) -> bool:
 
 
 def _fed(scene: Scene, loop: ast.While, fills: list[ast.AST]) -> bool:
-    """Whether the loop stands in a `for` that fills what it takes from: a window held in a queue."""
+    # whether the loop stands in a `for` that fills what it takes from: a window held in a queue
     return any(isinstance(outer, ast.For) and _within(outer, fills) for outer in scene.loops(loop))
 
 
 def _compares_in_order(scene: Scene, node: ast.AST) -> bool:
-    """Whether an end of a container, or what it points at, is held against something by order."""
+    # whether an end of a container, or what it points at, is held against something by order
     return any(isinstance(up, ast.Compare) and isinstance(up.ops[0], ORDER) for up in scene.around(node)[:4]) or any(
         isinstance(up, ast.While)
         and any(isinstance(op, ORDER) for n in walk(up) if isinstance(n, ast.Compare) for op in n.ops)
@@ -104,27 +115,27 @@ def _compares_in_order(scene: Scene, node: ast.AST) -> bool:
 
 
 def _constant_index(node: ast.AST) -> bool:
-    """Whether an item is taken from an end, or by its key."""
+    # whether an item is taken from an end, or by its key
     if isinstance(node, ast.Call):
         return len(node.args) != 1 or not isinstance(node.args[0], (ast.Name, ast.BinOp))
     return not isinstance(node, ast.Subscript) or not isinstance(node.slice, (ast.Name, ast.BinOp))
 
 
 def _keyed(scene: Scene, name: str) -> bool:
-    """Whether a container was made as a table by keys."""
+    # whether a container was made as a table by keys
     made = scene.made.get(name, [])
     return any(isinstance(v, ast.Dict) or is_call(v, *_TABLES) for v in made)
 
 
 def _within(outer: ast.AST, inner: list[ast.AST]) -> bool:
-    """Whether some of the nodes are in a piece of code; what follows a loop as its `else` is not in it."""
+    # whether some of the nodes are in a piece of code; what follows a loop as its `else` is not in it
     parts = [outer.test, *outer.body] if isinstance(outer, ast.While) else [outer]
     wanted = {id(node) for node in inner}
     return any(contains(part, wanted) for part in parts)
 
 
 def _unwinds(scene: Scene, loop: ast.While, name: str, lasts: list[ast.AST], fills: list[ast.AST]) -> bool:
-    """A loop that pops while the top compares in order with something, inside a loop that pushes."""
+    # A loop that pops while the top compares in order with something, inside a loop that pushes
     if not _within(loop, lasts) or _within(loop, fills) or not any(_within(up, fills) for up in scene.loops(loop)):
         return False
     inner = walk(loop)
@@ -136,7 +147,7 @@ def _unwinds(scene: Scene, loop: ast.While, name: str, lasts: list[ast.AST], fil
 
 
 def _next_level(scene: Scene, loop: ast.While) -> bool:
-    """A frontier: `while level:` whose body builds another container out of it and puts it in its place."""
+    # A frontier: `while level:` whose body builds another container out of it and puts it in its place
     tested = _not_empty(loop.test)
     for node in (n for n in walk(loop) if isinstance(n, ast.Assign)):
         for name in names(node.targets[0]) & tested:
@@ -152,13 +163,13 @@ def _next_level(scene: Scene, loop: ast.While) -> bool:
 
 
 def _carries_path(fill: ast.AST) -> bool:
-    """Whether what is pushed holds a way made longer: `stack.append((i, path + [x]))`."""
+    # whether what is pushed holds a way made longer: `stack.append((i, path + [x]))`
     ends = [n.right for n in walk(fill) if is_op(n, ast.Add)]
     return any(isinstance(n, (ast.List, ast.Tuple)) or isinstance(getattr(n, "value", None), str) for n in ends)
 
 
 def _reads_on(scene: Scene, loop: ast.While) -> bool:
-    """A list that a loop reads by a rising index and makes longer: `x = q[i]; i += 1; q.append(y)`."""
+    # A list that a loop reads by a rising index and makes longer: `x = q[i]; i += 1; q.append(y)`
     rising = {name for name, ways in steps(loop.body).items() if ways == {1}} & names(loop.test)
     return any(
         _within(loop, scene.uses(name, *_FILL))
@@ -168,7 +179,7 @@ def _reads_on(scene: Scene, loop: ast.While) -> bool:
 
 
 def _not_empty(test: ast.expr) -> set[str]:
-    """Containers that a loop runs for as long as there is something in them."""
+    # containers that a loop runs for as long as there is something in them
     if isinstance(test, ast.BoolOp):
         return {name for value in test.values for name in _not_empty(value)}
     if isinstance(test, ast.Compare) and isinstance(zero := test.comparators[0], ast.Constant) and not zero.value:
@@ -179,7 +190,7 @@ def _not_empty(test: ast.expr) -> set[str]:
 
 
 def _by_heap(scene: Scene, loop: ast.For | ast.While) -> bool:
-    """What comes out of the heap puts all that it leads to into it."""
+    # what comes out of the heap puts all that it leads to into it
     if not isinstance(loop, ast.While) or not scene.library & _PUSHES:
         return False
     pops = any(is_call(n, "heappop", "get") for n in walk(loop))
@@ -188,14 +199,14 @@ def _by_heap(scene: Scene, loop: ast.For | ast.While) -> bool:
 
 
 def _by_looking(loop: ast.For | ast.While) -> bool:
-    """In each round the best that is not done yet is looked for, marked as done, and what it leads to is updated."""
+    # in each round the best that is not done yet is looked for, marked as done, and what it leads to is updated
     chosen = {name for stmt in loop.body for name in _best(stmt)}
     marked = {_marked(node) for node in nodes_in(loop.body)}
     return bool(marked & chosen - {""})
 
 
 def _marked(node: ast.AST) -> str:
-    """The name that is put into a set or taken out of one, or whose place gets a constant."""
+    # the name that is put into a set or taken out of one, or whose place gets a constant
     if isinstance(node, ast.Call) and len(node.args) == 1 and method_owner(node, "add", "remove", "discard"):
         return key(node.args[0])
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
@@ -204,7 +215,7 @@ def _marked(node: ast.AST) -> str:
 
 
 def _best(stmt: ast.stmt) -> Iterator[str]:
-    """The names that hold the best item after `u = min(...)`, or after a loop that compares and keeps an index."""
+    # the names that hold the best item after `u = min(...)`, or after a loop that compares and keeps an index
     if isinstance(stmt, ast.Assign) and is_call(stmt.value, "min", "max") and len(stmt.value.args) == 1:
         yield from names(stmt.targets[0])
     if isinstance(stmt, ast.For):

@@ -1,12 +1,28 @@
-"""How indices move: halving, towards each other, apart, side by side, a window's trailing edge."""
+"""How indices move (halving, facing, apart, side by side, trailing), and items along them: turned round, transposed, in
+cycles."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 
-from raypoly.strategies.features.pieces import names, nodes_in, walk
-from raypoly.strategies.features.scene import ORDER, Scene, halved, is_number, is_op, key, method_owner, pairs
+from raypoly.strategies.features.scene import (
+    ORDER,
+    Scene,
+    halved,
+    indices,
+    is_call,
+    is_number,
+    is_op,
+    key,
+    method_owner,
+    names,
+    nodes_in,
+    pairs,
+    same,
+    walk,
+)
 from raypoly.strategies.live_code.constructs import called
 
 _BISECT = frozenset({"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"})
@@ -27,10 +43,11 @@ def features(scene: Scene) -> Iterator[str]:
         elif _trailing(loop):
             yield "two_pointers"
         yield from _window(scene, loop)
+    yield from _item_moves(scene)
 
 
 def steps(body: list[ast.stmt]) -> dict[str, set[int]]:
-    """Which names the statements move by a constant, and which ways: `{"v1": {1}, "v2": {-1}}`."""
+    """Names that the statements move by a constant, and which ways: `{"v1": {1}, "v2": {-1}}`."""
     moved: dict[str, set[int]] = {}
     for node in nodes_in(body):
         for name, way in _step(node):
@@ -50,7 +67,7 @@ def _step(node: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def middle(node: ast.AST | None) -> set[str]:
-    """The two names whose midpoint an expression is, empty for anything else."""
+    """The two names whose midpoint an expression is; empty for anything else."""
     if isinstance(node, ast.Call) and key(node.func) == "int" and node.args:
         return middle(node.args[0])
     found: set[str] = set()
@@ -64,7 +81,7 @@ def middle(node: ast.AST | None) -> set[str]:
 
 
 def _halves_a_range(loop: ast.For | ast.While) -> bool:
-    """A loop that computes the midpoint of two names and moves one of them there."""
+    # A loop that computes the midpoint of two names and moves one of them there
     inner = nodes_in(loop.body)
     ends = {name for node in inner if isinstance(node, (ast.Assign, ast.NamedExpr)) for name in middle(node.value)}
     return any(isinstance(n, ast.Name) and n.id in ends and isinstance(n.ctx, ast.Store) for n in inner)
@@ -91,7 +108,7 @@ def _pairs(scene: Scene, loop: ast.While) -> Iterator[str]:
 
 
 def _one_or_other(loop: ast.While, up: set[str], down: set[str]) -> bool:
-    """Whether each round moves one index only: a staircase through a sorted matrix."""
+    # whether each round moves one index only: a staircase through a sorted matrix
     for node in nodes_in(loop.body):
         if isinstance(node, ast.If) and node.orelse:
             ways = set(steps(node.body)), set(steps(node.orelse))
@@ -101,7 +118,7 @@ def _one_or_other(loop: ast.While, up: set[str], down: set[str]) -> bool:
 
 
 def _trailing(loop: ast.For) -> bool:
-    """A second index that only comes back while the loop goes on: `while j >= 0 and row[j] > x: j -= 1`."""
+    # A second index that only comes back while the loop goes on: `while j >= 0 and row[j] > x: j -= 1`
     for node in nodes_in(loop.body):
         if not isinstance(node, ast.While) or not names(node.test) & names(loop.target):
             continue
@@ -115,13 +132,13 @@ def _trailing(loop: ast.For) -> bool:
 
 
 def _takes_heads(scene: Scene, loop: ast.While) -> bool:
-    """Two lists give up the smaller of their heads, one at a time."""
+    # two lists give up the smaller of their heads, one at a time
     taken = {name for name in names(loop.test) if any(n in walk(loop) for n in scene.uses(name, "pop_first"))}
     return len(taken) > 1 and any(isinstance(n, ast.Compare) and len(names(n) & taken) > 1 for n in walk(loop))
 
 
 def _window(scene: Scene, loop: ast.For | ast.While) -> Iterator[str]:
-    """An edge that trails the loop's own index: it only moves on, and is not set back in the loop."""
+    # an edge that trails the loop's own index: it only moves on, and is not set back in the loop
     lead = names(loop.target) if isinstance(loop, ast.For) else names(loop.test) & set(steps(loop.body))
     inner = nodes_in(loop.body)
     blocks = [n.body for n in inner if isinstance(n, (ast.While, ast.If))]
@@ -147,7 +164,7 @@ def _window(scene: Scene, loop: ast.For | ast.While) -> Iterator[str]:
 
 
 def _drops_its_head(node: ast.AST, inner: list[ast.AST]) -> bool:
-    """`seen = seen[seen.index(c) + 1 :]` beside `seen += c`: a window held as text."""
+    # `seen = seen[seen.index(c) + 1 :]` beside `seen += c`: a window held as text
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Subscript):
         return False
     name, cut = key(node.targets[0]), node.value.slice
@@ -157,7 +174,7 @@ def _drops_its_head(node: ast.AST, inner: list[ast.AST]) -> bool:
 
 
 def _leaves(node: ast.AST, inner: list[ast.AST], lead: set[str]) -> bool:
-    """The item that falls out behind is counted down: `count[s[i - k]] -= 1`."""
+    # the item that falls out behind is counted down: `count[s[i - k]] -= 1`
     if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Sub):
         return False
     if not isinstance(node.target, ast.Subscript):
@@ -169,7 +186,7 @@ def _leaves(node: ast.AST, inner: list[ast.AST], lead: set[str]) -> bool:
 
 
 def _jumps_on(node: ast.AST) -> str:
-    """The name that an assignment only moves forward: `left = max(left, last + 1)`, `left = last[x] + 1`."""
+    # the name that an assignment only moves forward: `left = max(left, last + 1)`, `left = last[x] + 1`
     if not isinstance(node, ast.Assign):
         return ""
     name, value = key(node.targets[0]), node.value
@@ -182,7 +199,7 @@ def _jumps_on(node: ast.AST) -> str:
 
 
 def _trails(scene: Scene, inner: list[ast.AST], name: str, lead: set[str]) -> bool:
-    """Whether `lead - name` is a length, or `name` .. `lead` a slice, or `name` an index of the data."""
+    # whether `lead - name` is a length, or `name` .. `lead` a slice, or `name` an index of the data.
     if any(is_op(n, ast.Sub) and name in names(n.right) and names(n.left) & lead for n in scene.nodes):
         return True
     for node in inner:
@@ -191,4 +208,79 @@ def _trails(scene: Scene, inner: list[ast.AST], name: str, lead: set[str]) -> bo
         body = node.body if isinstance(node, ast.While) and steps(node.body).get(name) == {1} else []
         if any(isinstance(n, ast.Subscript) and key(n.slice) == name for n in nodes_in(body)):
             return True
+    return False
+
+
+def _item_moves(scene: Scene) -> Iterator[str]:
+    # `transpose`, `cycle`, `reversed_part`
+    for node in scene.nodes:
+        if isinstance(node, ast.Assign):
+            if _crosses(node):
+                yield "transpose"
+            if _goes_round(scene, node):
+                yield "cycle"
+            if _turns_a_part(node):
+                yield "reversed_part"
+        if is_call(node, "zip") and any(isinstance(a, ast.Starred) for a in node.args):
+            yield "transpose"
+    for loop in scene.both_loops:
+        if isinstance(loop, ast.While) and _turns_round(loop):
+            yield "reversed_part"
+        if _chain(loop.body):
+            yield "cycle"
+
+
+def _crosses(node: ast.Assign) -> bool:
+    # `m[i][j], m[j][i] = m[j][i], m[i][j]`
+    places = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else []
+    if len(places) != 2 or not isinstance(node.value, ast.Tuple):
+        return False
+    first, second = ([key(index) for index in indices(place)] for place in places)
+    return len(first) == 2 and bool(first[0]) and first == second[::-1] and first[0] != first[1]
+
+
+def _goes_round(scene: Scene, node: ast.Assign) -> bool:
+    # three or more places change items at once, or one changes with what is carried: `a[i], held = held, a[i]`
+    if not isinstance(node.targets[0], ast.Tuple) or not isinstance(node.value, ast.Tuple) or not scene.loops(node):
+        return False
+    both = pairs(node)
+    places = [target for target, _ in both if isinstance(target, ast.Subscript)]
+    taken = [value for _, value in both if isinstance(value, ast.Subscript)]
+    if len(places) > 2 and len(taken) > 2:
+        return True
+    carried = {key(target) for target, value in both if isinstance(value, ast.Subscript) and key(target)}
+    return any(
+        isinstance(target, ast.Subscript) and key(value) in carried and any(same(target, part) for part in taken)
+        for target, value in both
+    )
+
+
+def _chain(body: list[ast.stmt]) -> bool:
+    # `held = m[a]; m[a] = m[b]; m[b] = m[c]; ...`: each place takes over what the next one held
+    moved = [s for s in body if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Subscript)]
+    links = [isinstance(a.value, ast.Subscript) and same(a.value, b.targets[0]) for a, b in pairwise(moved)]
+    return sum(links) > 1
+
+
+def _turns_a_part(node: ast.Assign) -> bool:
+    # `a[i:j] = reversed(a[i:j])`, `a[i:j] = a[i:j][::-1]`
+    place = node.targets[0]
+    if not isinstance(place, ast.Subscript) or not isinstance(place.slice, ast.Slice):
+        return False
+    if place.slice.lower is None and place.slice.upper is None:
+        return False
+    back = any(is_call(n, "reversed") for n in walk(node.value))
+    back |= any(isinstance(n, ast.Slice) and isinstance(n.step, ast.UnaryOp) for n in walk(node.value))
+    return back and any(same(part, place.value) for part in walk(node.value))
+
+
+def _turns_round(loop: ast.While) -> bool:
+    # two indices towards each other that exchange their items in every round
+    moved = steps(loop.body)
+    for stmt in loop.body:
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Tuple):
+            places = [t for t, v in pairs(stmt) if isinstance(t, ast.Subscript) and isinstance(v, ast.Subscript)]
+            ways = [moved.get(key(place.slice), set()) for place in places]
+            if len(ways) == 2 and {1} in ways and {-1} in ways:
+                return True
     return False

@@ -1,6 +1,6 @@
 """Lookups by key: hash tables under any spelling, buckets, tries, union-find's parents, sorting.
 
-What is done to a container, and where, tells it; its name and type don't.
+Told by what is done to a container, and where.
 """
 
 from __future__ import annotations
@@ -8,8 +8,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.pieces import names, position, same, spelled, walk
-from raypoly.strategies.features.scene import Scene, is_call, is_op, key, method_owner
+from raypoly.strategies.features.scene import (
+    Scene,
+    is_call,
+    is_op,
+    key,
+    method_owner,
+    names,
+    position,
+    same,
+    spelled,
+    walk,
+)
 from raypoly.strategies.live_code.constructs import called
 
 _HASHES = frozenset({"set", "dict", "Counter", "defaultdict", "OrderedDict", "frozenset", "fromkeys"})
@@ -32,7 +42,7 @@ def features(scene: Scene) -> Iterator[str]:
 
 
 def _hashed(scene: Scene, name: str) -> bool:
-    """Filled from the input and asked for by key: a set, a dict, a table of counts, or a list searched by value."""
+    # filled from the input and asked for by key: a set, a dict, a table of counts, or a list searched by value
     kinds, values = scene.kinds(name), scene.made.get(name, [])
     if values and all(scene.loops(value) for value in values) and not _complements(scene, name):
         return False  # made anew in each round: a means of one round, not of the whole
@@ -51,21 +61,21 @@ def _hashed(scene: Scene, name: str) -> bool:
 
 
 def _complements(scene: Scene, name: str) -> bool:
-    """Whether what is asked for is worked out first: `target - x in seen`."""
+    # whether what is asked for is worked out first: `target - x in seen`
     asked = [node.left for node in scene.uses(name, "in") if isinstance(node, ast.Compare)]
     made = [value for node in asked for value in (scene.made.get(key(node), []) if key(node) else [node])]
     return any(is_op(value, ast.Sub) for value in made)
 
 
 def _adjacency(scene: Scene, name: str) -> bool:
-    """A dict of lists that is only filled and gone through: neighbours, or groups."""
+    # A dict of lists that is only filled and gone through: neighbours, or groups
     inner = [scene.parent.get(id(node)) for node in scene.uses(name, "load")]
     grows = any(isinstance(n, ast.Attribute) and n.attr in ("append", "add") for n in inner)
     return grows and not scene.kinds(name) & {"in", "get", "items", "values", "store"}
 
 
 def _counts(scene: Scene, name: str) -> bool:
-    """A list counted up, or ticked off, at an index taken from the data: `c[ord(x) - 97] += 1`, `seen[x] = True`."""
+    # A list counted up, or ticked off, at an index taken from the data: `c[ord(x) - 97] += 1`, `seen[x] = True`
     for node in scene.uses(name, "add_to", "store"):
         if isinstance(node, ast.Subscript) and _is_value(scene, node.slice):
             owner = scene.parent[id(node)]
@@ -75,7 +85,7 @@ def _counts(scene: Scene, name: str) -> bool:
 
 
 def _is_value(scene: Scene, index: ast.expr) -> bool:
-    """Whether an index is an element of the data rather than a place in it."""
+    # whether an index is an element of the data rather than a place in it
     if isinstance(index, ast.Subscript):
         return True
     if any(isinstance(part, ast.Call) and key(part.func) == "ord" for part in walk(index)):
@@ -86,14 +96,14 @@ def _is_value(scene: Scene, index: ast.expr) -> bool:
 
 
 def _from_data(value: ast.expr) -> bool:
-    """Whether a set or dict is made of more than constants."""
+    # whether a set or dict is made of more than constants
     if isinstance(value, (ast.DictComp, ast.SetComp)):
         return True
     return is_call(value, *(_HASHES - {"defaultdict"})) and any(names(arg) for arg in value.args)
 
 
 def _buckets(scene: Scene, name: str) -> bool:
-    """A list of lists, filled at places that come from the data, then gone through in order."""
+    # A list of lists, filled at places that come from the data, then gone through in order
     made = [v for v in scene.made[name] if isinstance(v, ast.ListComp) and isinstance(v.elt, (ast.List, ast.Call))]
     fills = [scene.parent.get(id(n)) for n in scene.uses(name, "load")]
     grows = any(isinstance(n, ast.Attribute) and n.attr in ("append", "add") for n in fills)
@@ -101,7 +111,7 @@ def _buckets(scene: Scene, name: str) -> bool:
 
 
 def _hashed_at_once(scene: Scene, call: ast.Call) -> bool:
-    """`len(set(xs))`, `Counter(a) == Counter(b)`, `x in set(xs)`: a hash table without a name."""
+    # `len(set(xs))`, `Counter(a) == Counter(b)`, `x in set(xs)`: a hash table without a name
     if called(call) not in {"set", "Counter", "frozenset"} or not any(names(arg) for arg in call.args):
         return False
     if scene.loops(call):
@@ -113,7 +123,7 @@ def _hashed_at_once(scene: Scene, call: ast.Call) -> bool:
 
 
 def _climbs(scene: Scene, node: ast.AST) -> bool:
-    """`while p[x] >= 0: x = p[x]`, and a function of `x` that calls itself with `p[x]` alone."""
+    # `while p[x] >= 0: x = p[x]`, and a function of `x` that calls itself with `p[x]` alone
     if isinstance(node, ast.While):
         steps = [(key(n.targets[0]), n.value) for n in walk(node) if isinstance(n, ast.Assign)]
         places = [n for n in walk(node.test) if isinstance(n, ast.Subscript)]
@@ -130,7 +140,7 @@ def _climbs(scene: Scene, node: ast.AST) -> bool:
 
 
 def _follows_parents(scene: Scene, node: ast.AST) -> bool:
-    """`while p[x] != x: x = p[x]` or `if p[x] != x: p[x] = find(p[x])`: a root is its own parent."""
+    # `while p[x] != x: x = p[x]` or `if p[x] != x: p[x] = find(p[x])`: a root is its own parent
     if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.NotEq, ast.Eq)):
         return False
     for place, name in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
@@ -148,7 +158,7 @@ def _follows_parents(scene: Scene, node: ast.AST) -> bool:
 
 
 def _walks_up(scene: Scene, node: ast.AST, name: str) -> bool:
-    """Whether the comparison is a loop's test, and the loop moves the name."""
+    # whether the comparison is a loop's test, and the loop moves the name
     loop = next(iter(scene.loops(node)), None)
     if not isinstance(loop, ast.While) or node not in walk(loop.test):
         return False
@@ -156,7 +166,7 @@ def _walks_up(scene: Scene, node: ast.AST, name: str) -> bool:
 
 
 def _calls_up(scene: Scene, node: ast.AST, place: ast.AST) -> bool:
-    """Whether the function around calls itself with the same place."""
+    # whether the function around calls itself with the same place
     where = scene.function(node)
     return where in scene.recursive and any(
         called(call) == where and any(same(arg, place) for arg in call.args) for call in scene.calls
@@ -164,7 +174,7 @@ def _calls_up(scene: Scene, node: ast.AST, place: ast.AST) -> bool:
 
 
 def _descends(scene: Scene, node: ast.AST) -> bool:
-    """A loop that goes from a node to its child by a key, where the child is a table itself."""
+    # A loop that goes from a node to its child by a key, where the child is a table itself
     if not isinstance(node, ast.Assign) or not scene.loops(node) or len(node.targets) > 1:
         return False
     name, value = key(node.targets[0]), node.value
@@ -182,7 +192,7 @@ def _descends(scene: Scene, node: ast.AST) -> bool:
 
 
 def _sorts(scene: Scene) -> Iterator[str]:
-    """`sort` where sorting is part of the work; `sorted_output` where it only puts the answer in order."""
+    # `sort` where sorting is part of the work; `sorted_output` where it only puts the answer in order
     for call in scene.calls:
         if called(call) == "most_common" and not (call.args and isinstance(call.args[0], ast.Constant)):
             yield "sort"
@@ -197,7 +207,7 @@ def _sorts(scene: Scene) -> Iterator[str]:
 
 
 def _is_choice(scene: Scene, node: ast.expr) -> bool:
-    """Whether a name stands for a few items chosen by `combinations`."""
+    # whether a name stands for a few items chosen by `combinations`
     loops = [n for n in scene.nodes if isinstance(n, (ast.For, ast.comprehension)) and key(n.target) == key(node) != ""]
     return any(isinstance(n.iter, ast.Call) and called(n.iter) == "combinations" for n in loops)
 
@@ -216,7 +226,7 @@ def _is_output(scene: Scene, call: ast.Call) -> bool:
 
 
 def _relabels(loop: ast.For) -> bool:
-    """Union by relabelling: everyone with the old label gets the new one."""
+    # union by relabelling: everyone with the old label gets the new one
     for stmt in loop.body:
         if isinstance(stmt, ast.If) and isinstance(stmt.test, ast.Compare) and isinstance(stmt.test.ops[0], ast.Eq):
             places = {spelled(stmt.test.left), spelled(stmt.test.comparators[0])}

@@ -1,12 +1,11 @@
-"""Passes over the whole: repeated until nothing changes, or over events in order."""
+"""Passes over the whole: until nothing changes, or over events in order."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterator
 
-from raypoly.strategies.features.pieces import names, nodes_in, spelled
-from raypoly.strategies.features.scene import Scene, key
+from raypoly.strategies.features.scene import Scene, key, names, nodes_in, spelled
 
 
 def features(scene: Scene) -> Iterator[str]:
@@ -18,7 +17,7 @@ def features(scene: Scene) -> Iterator[str]:
 
 
 def _until_stable(loop: ast.While) -> bool:
-    """`while changed: changed = False; ... changed = True`, or `while True` left where nothing changed."""
+    # `while changed: changed = False; ... changed = True`, or `while True` left where nothing changed.
     said: dict[str, set[bool]] = {}
     for node in nodes_in(loop.body):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) is bool:
@@ -31,7 +30,7 @@ def _until_stable(loop: ast.While) -> bool:
 
 
 def _compares_with_before(loop: ast.While) -> bool:
-    """`before = state[:]` ... `if state == before: break`, or the same in the loop's test, perhaps by length."""
+    # `before = state[:]` ... `if state == before: break`, or the same in the loop's test, perhaps by length.
     leaves = (ast.Break, ast.Return)
     tests = [s.test for s in loop.body if isinstance(s, ast.If) and any(isinstance(n, leaves) for n in s.body)]
     kept = {key(s.targets[0]): s.value for s in loop.body if isinstance(s, ast.Assign) and key(s.targets[0])}
@@ -47,7 +46,7 @@ def _compares_with_before(loop: ast.While) -> bool:
 
 
 def _is_copy(value: ast.expr) -> bool:
-    """Whether a value is a copy of a state, or its length: not one item of it."""
+    # whether a value is a copy of a state, or its length: not one item of it
     if isinstance(value, ast.Subscript):
         return isinstance(value.slice, ast.Slice)
     copies = ("len", "list", "set", "dict", "tuple", "deepcopy")
@@ -60,7 +59,7 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 
 
 def _replaces(loop: ast.While) -> bool:
-    """`while "()" in s: s = s.replace("()", "")`."""
+    # `while "()" in s: s = s.replace("()", "")`
     for node in nodes_in(loop.body):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
@@ -71,7 +70,7 @@ def _replaces(loop: ast.While) -> bool:
 
 
 def _events(scene: Scene, name: str) -> bool:
-    """A list that gets two marked points in each round and is put in order: `(start, 1)` and `(end, -1)`."""
+    # A list that gets two marked points in each round and is put in order: `(start, 1)` and `(end, -1)`
     ordered = scene.uses(name, "sort", "sorted", "heapify")
     if not ordered and not any(key(arg) == name for c in scene.calls if "sorted" in _name(c) for arg in c.args):
         return False
@@ -89,7 +88,7 @@ def _events(scene: Scene, name: str) -> bool:
 
 
 def _both_ends(scene: Scene) -> bool:
-    """All starts in order, and all ends in order: events in two lists."""
+    # all starts in order, and all ends in order: events in two lists
     found: dict[Hashable, set[str]] = {}
     for name, values in scene.made.items():
         for value in values:

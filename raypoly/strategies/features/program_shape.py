@@ -1,4 +1,4 @@
-"""The plain shape of a program: how deep its loops nest, and what it computes with."""
+"""Plain shape of a program: how deep its loops nest, and what it computes with."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.pieces import names, nodes_in, walk
-from raypoly.strategies.features.scene import Scene, key, method_owner
+from raypoly.strategies.features.scene import Scene, key, method_owner, names, nodes_in, walk
 from raypoly.strategies.live_code.bindings import children
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.folding import constant
@@ -27,7 +26,7 @@ def features(scene: Scene) -> Iterator[str]:
 
 
 def _deepest(scene: Scene) -> int:
-    """Loops around each other on the way from the entry, through calls of helpers; recursion counts once."""
+    # loops around each other on the way from the entry, through calls of helpers; recursion counts once
     memo: dict[str, int] = {}
 
     def of(node: ast.AST, path: frozenset[str]) -> int:
@@ -63,7 +62,7 @@ def _deepest(scene: Scene) -> int:
 
 
 def _compares_parts(node: ast.Compare) -> bool:
-    """`s[i : i + k] == t`: letter by letter, said at once."""
+    # `s[i : i + k] == t`: letter by letter, said at once
     parts = [part for part in (node.left, *node.comparators) if isinstance(part, ast.Subscript)]
     return isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and any(
         isinstance(part.slice, ast.Slice) and names(part.slice) for part in parts
@@ -71,7 +70,7 @@ def _compares_parts(node: ast.Compare) -> bool:
 
 
 def _looks_through(scene: Scene, node: ast.Compare) -> bool:
-    """`x in row`, where the row is one of many: a loop said at once."""
+    # `x in row`, where the row is one of many: a loop said at once
     if not isinstance(node.ops[0], (ast.In, ast.NotIn)) or not isinstance(node.comparators[0], ast.Name):
         return False
     loops = [loop for up in scene.around(node) for loop in (up, *getattr(up, "generators", ()))]
@@ -81,7 +80,7 @@ def _looks_through(scene: Scene, node: ast.Compare) -> bool:
 
 
 def _library_loops(scene: Scene, call: ast.Call) -> int:
-    """Loops that a library call stands for: `sum(xs)`, `map(f, xs)`, `s.find(t)`, `combinations(xs, 2)`."""
+    # loops that a library call stands for: `sum(xs)`, `map(f, xs)`, `s.find(t)`, `combinations(xs, 2)`
     name = called(call)
     if name in scene.functions:
         return 0
@@ -96,7 +95,7 @@ def _library_loops(scene: Scene, call: ast.Call) -> int:
 
 
 def _amortised(scene: Scene, loop: ast.While) -> bool:
-    """A loop inside a loop that goes on where it stopped: in all it makes no more rounds than the input is long."""
+    # A loop inside a loop that goes on where it stopped: in all it makes no more rounds than the input is long
     outer = scene.loops(loop)
     if not outer:
         return False
@@ -108,7 +107,7 @@ def _amortised(scene: Scene, loop: ast.While) -> bool:
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
-    """What runs where it stands: the body of a function inside another runs where it is called, a handler seldom."""
+    # what runs where it stands: the body of a function inside another runs where it is called, a handler seldom
     elsewhere: tuple[type[ast.AST], ...] = (ast.ExceptHandler,)
     if isinstance(node, ast.FunctionDef):
         elsewhere = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -116,7 +115,7 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 
 def _scales(loop: ast.For | ast.While | ast.comprehension) -> int:
-    """1 for a loop whose rounds depend on the input, 0 for one that is written out or ends in its first round."""
+    # 1 for a loop whose rounds depend on the input, 0 for one that is written out or ends in its first round
     if isinstance(loop, ast.While):
         return 0 if loop.body and isinstance(loop.body[-1], (ast.Return, ast.Break)) else 1
     source = loop.iter
@@ -132,7 +131,7 @@ def _scales(loop: ast.For | ast.While | ast.comprehension) -> int:
 
 
 def _is_hidden_loop(scene: Scene, call: ast.Call) -> bool:
-    """A library call inside a loop that goes over a part of the data again."""
+    # A library call inside a loop that goes over a part of the data again
     if called(call) not in _HIDDEN or not scene.loops(call) or len(call.args) != 1:
         return False
     arguments = [*call.args, *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]

@@ -1,7 +1,7 @@
 """Tables: recurrences over places, relaxation along edges, all pairs, cascades, trees in arrays.
 
-A recurrence stores a value that comes from the same table at another place. So this file follows where values come
-from: tables that take each other's place, and names made from what a table held.
+A recurrence stores a value that comes from the same table at another place. So values are followed: through tables that
+take each other's place, and names made from what a table held.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.pieces import names, same, walk
 from raypoly.strategies.features.scene import (
     Scene,
     indices,
@@ -19,8 +18,11 @@ from raypoly.strategies.features.scene import (
     is_op,
     key,
     method_owner,
+    names,
     pairs,
+    same,
     stored_value,
+    walk,
 )
 from raypoly.strategies.live_code.bindings import COMPREHENSIONS
 
@@ -40,7 +42,7 @@ def features(scene: Scene) -> Iterator[str]:
 
 
 def _inwards(node: ast.AST) -> set[str]:
-    """The ends of an interval that is made from the one inside it: `t[i + 1][j - 1]`, `go(i + 1, j - 1)`."""
+    # the ends of an interval that is made from the one inside it: `t[i + 1][j - 1]`, `go(i + 1, j - 1)`
     if isinstance(node, ast.Call):
         ends: list[ast.expr] = node.args if isinstance(node.func, ast.Name) else []
         if any(isinstance(arg, ast.Tuple) for arg in node.args):
@@ -60,7 +62,7 @@ def _inwards(node: ast.AST) -> set[str]:
 
 
 def _recurrence(scene: Scene, group: set[str]) -> Iterator[str]:
-    """Stores whose value, or whose condition, reads the same table at another place."""
+    # stores whose value, or whose condition, reads the same table at another place
     reads = {id(n) for name in group for n in scene.uses(name, "load", "get")}
     if reads or len(group) > 1 or "add" in scene.kinds(min(group)):
         flow = _flow_of(scene, reads, group)
@@ -100,14 +102,14 @@ def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], f
 
 
 def _again(scene: Scene, store: ast.AST, group: set[str]) -> bool:
-    """Whether a row is gone over once more in each round of a loop that it outlives: a table with one row kept."""
+    # whether a row is gone over once more in each round of a loop that it outlives: a table with one row kept
     loops = scene.loops(store)
     made = [v for name in group for v in scene.made.get(name, []) if not isinstance(v, ast.Name)]
     return len(loops) > 1 and bool(made) and not any(set(scene.loops(value)) & set(loops) for value in made)
 
 
 def _conditions(scene: Scene, node: ast.AST) -> list[ast.expr]:
-    """Tests that decide whether a statement runs: those around it, and those that go on to the next round before it."""
+    # tests that decide whether a statement runs: those around it, and those that go on to the next round before it
     around = scene.around(node)
     tests = [up.test for up in around if isinstance(up, ast.If)]
     for loop in scene.loops(node):
@@ -117,7 +119,7 @@ def _conditions(scene: Scene, node: ast.AST) -> list[ast.expr]:
 
 
 def _adds_up(stmt: ast.AST, value: ast.expr, read: ast.AST, store: ast.AST) -> bool:
-    """`p[i] = p[i - 1] + x`, or with a product, a maximum, a minimum: nothing is chosen but the running total."""
+    # `p[i] = p[i - 1] + x`, or with a product, a maximum, a minimum: nothing is chosen but the running total
     if not _is_neighbour(read, store):
         return False
     if isinstance(stmt, ast.AugAssign):
@@ -131,7 +133,7 @@ def _adds_up(stmt: ast.AST, value: ast.expr, read: ast.AST, store: ast.AST) -> b
 
 
 def _is_neighbour(read: ast.AST, store: ast.AST) -> bool:
-    """Whether a value one place on is read, in a table of one dimension."""
+    # whether a value one place on is read, in a table of one dimension
     if not isinstance(read, ast.Subscript) or isinstance(read.value, ast.Subscript):
         return False
     if not isinstance(store, ast.Subscript):
@@ -143,7 +145,7 @@ def _is_neighbour(read: ast.AST, store: ast.AST) -> bool:
 
 
 def _shape(scene: Scene, store: ast.AST, value: ast.expr) -> str:
-    """A recurrence over places, relaxation along the edges of a graph, or lists made longer."""
+    # A recurrence over places, relaxation along the edges of a graph, or lists made longer
     inside = isinstance(store, ast.Call) and isinstance(store.func, ast.Attribute) and not key(store.func.value)
     sides = (value.left, value.right) if isinstance(value, ast.BinOp) else ()
     if not inside and any(isinstance(n, (ast.List, ast.Tuple)) for n in sides):
@@ -160,7 +162,7 @@ def _shape(scene: Scene, store: ast.AST, value: ast.expr) -> str:
 
 
 def _along_edges(loop: ast.For, store: ast.Subscript) -> bool:
-    """Whether the place comes out of a tuple that the loop takes from a container: an edge."""
+    # whether the place comes out of a tuple that the loop takes from a container: an edge
     if not isinstance(loop.iter, (ast.Name, ast.Attribute)):
         return False
     opened = [s.targets[0] for s in loop.body if isinstance(s, ast.Assign) and names(s.value) & names(loop.target)]
@@ -168,7 +170,7 @@ def _along_edges(loop: ast.For, store: ast.Subscript) -> bool:
 
 
 def _whole(scene: Scene, group: set[str]) -> Iterator[str]:
-    """A whole row made from the last one: `row = [row[i] + row[i + 1] ...]`, `sums |= {s + x for s in sums}`."""
+    # A whole row made from the last one: `row = [row[i] + row[i + 1] ...]`, `sums |= {s + x for s in sums}`
     for node in scene.nodes:
         if not isinstance(node, (ast.Assign, ast.AugAssign)):
             continue
@@ -190,8 +192,7 @@ def _is_swap(stmt: ast.AST) -> bool:
 
 
 def _doubles(scene: Scene, name: str) -> bool:
-    """A tree in an array: what is at `i` comes from `2 * i` and the place beside it."""
-
+    # A tree in an array: what is at `i` comes from `2 * i` and the place beside it
     def child(index: ast.AST) -> bool:
         twice = is_op(index, ast.Mult) and (is_number(index.left, 2) or is_number(index.right, 2))
         return twice or (is_op(index, ast.LShift) and is_number(index.right, 1))
@@ -202,7 +203,7 @@ def _doubles(scene: Scene, name: str) -> bool:
 
 
 def _rolling_groups(scene: Scene) -> list[set[str]]:
-    """Containers, those that take each other's place in a loop together: `prev = cur`."""
+    # containers, those that take each other's place in a loop together: `prev = cur`
     groups: dict[str, set[str]] = {name: {name} for name in sorted(set(scene.done_to) | set(scene.made))}
     for name, values in scene.made.items():
         for value in values:
@@ -225,7 +226,7 @@ def _rolling_groups(scene: Scene) -> list[set[str]]:
 
 
 def _flow_of(scene: Scene, reads: set[int], group: set[str]) -> list[set[str]]:
-    """Names whose value comes from what a table held; those of them that were computed from it, not just read."""
+    # names whose value comes from what a table held; those of them that were computed from it, not just read
     found: set[str] = set()
     if len(group) > 1:
         each = [n for name in group for n in scene.uses(name, "each")]

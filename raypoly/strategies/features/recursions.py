@@ -1,6 +1,6 @@
 """What recursion is for: a memoised recurrence, search of a graph or tree, backtracking, divide and conquer, plain.
 
-A recurrence is memoised by a decorator, or by a table that is written with results and read to return early.
+Memoised: by a decorator, or by a table that is written with results and read to return early.
 """
 
 from __future__ import annotations
@@ -11,8 +11,22 @@ from itertools import permutations
 
 from raypoly.strategies.features.backtracking import collects, pruned, undoes
 from raypoly.strategies.features.index_moves import middle
-from raypoly.strategies.features.pieces import contains, names, nodes_in, position, same, walk
-from raypoly.strategies.features.scene import ORDER, Scene, halved, is_call, is_number, is_op, key, method_owner
+from raypoly.strategies.features.scene import (
+    ORDER,
+    Scene,
+    contains,
+    halved,
+    is_call,
+    is_number,
+    is_op,
+    key,
+    method_owner,
+    names,
+    nodes_in,
+    position,
+    same,
+    walk,
+)
 from raypoly.strategies.live_code.bindings import COMPREHENSIONS, children
 from raypoly.strategies.live_code.constructs import called
 
@@ -44,7 +58,7 @@ def features(scene: Scene) -> Iterator[str]:
 
 
 def _pairs_only(call: ast.Call) -> bool:
-    """Whether a call stands for a fixed number of nested loops."""
+    # whether a call stands for a fixed number of nested loops
     if called(call) == "product":
         return not call.keywords
     size = call.args[1] if len(call.args) > 1 else None
@@ -82,7 +96,7 @@ def _kind(scene: Scene, name: str, function: ast.AST) -> str:
 
 
 def _is_cached(scene: Scene, name: str, function: ast.AST) -> bool:
-    """Whether a decorator caches the function, or it is handed to something that does."""
+    # whether a decorator caches the function, or it is handed to something that does
     said = nodes_in(getattr(function, "decorator_list", []))
     if any("cache" in getattr(n, "id", "") or "cache" in getattr(n, "attr", "") for n in said):
         return True
@@ -91,7 +105,7 @@ def _is_cached(scene: Scene, name: str, function: ast.AST) -> bool:
 
 
 def _remembers(scene: Scene, inner: list[ast.AST], calls: list[ast.Call]) -> bool:
-    """A table that outlives the call, is written with results and read to return early."""
+    # A table that outlives the call, is written with results and read to return early
     if _keeps_failures(inner, calls):
         return True
     answers = {id(c) for c in calls}
@@ -111,7 +125,7 @@ def _remembers(scene: Scene, inner: list[ast.AST], calls: list[ast.Call]) -> boo
 
 
 def _keeps_failures(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
-    """A set of what led nowhere: asked first, and added to only after the recursive calls."""
+    # A set of what led nowhere: asked first, and added to only after the recursive calls
     places = [position(call) for call in calls]
     adds = [n for n in inner if isinstance(n, ast.Call) and method_owner(n, "add") and len(n.args) == 1]
     marks = any(isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript) for n in inner)
@@ -124,7 +138,7 @@ def _keeps_failures(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
 
 
 def _results(inner: list[ast.AST], answers: set[int]) -> set[str]:
-    """Names whose value comes from what the recursive calls gave."""
+    # names whose value comes from what the recursive calls gave
     made = [n for n in inner if isinstance(n, (ast.Assign, ast.AugAssign, ast.NamedExpr))]
     heads = [(n, n.test if isinstance(n, ast.If) else n.iter) for n in inner if isinstance(n, (ast.If, ast.For))]
     steered = nodes_in(n for n, head in heads if contains(head, answers))
@@ -144,7 +158,7 @@ def _results(inner: list[ast.AST], answers: set[int]) -> set[str]:
 
 
 def _owner(node: ast.AST) -> str:
-    """The container at the bottom of a chain of subscripts: `t` of `t[i][j]` and of `t.get`."""
+    # the container at the bottom of a chain of subscripts: `t` of `t[i][j]` and of `t.get`
     while isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Attribute) and node.attr == "get":
@@ -153,13 +167,13 @@ def _owner(node: ast.AST) -> str:
 
 
 def _remainder(calls: list[ast.Call]) -> bool:
-    """`f(b, a % b)`."""
+    # `f(b, a % b)`
     args = calls[0].args if len(calls) == 1 else []
     return len(args) == 2 and any(is_op(arg, ast.Mod) and same(arg.right, args[0]) for arg in args)
 
 
 def recurses_once(function: ast.AST, calls: list[ast.Call]) -> bool:
-    """Whether no path through the function makes more than one recursive call: a loop written as recursion."""
+    """Whether no path makes more than one recursive call: a loop written as recursion."""
     ids = {id(call) for call in calls}
 
     def most(node: ast.AST) -> int:
@@ -171,7 +185,6 @@ def recurses_once(function: ast.AST, calls: list[ast.Call]) -> bool:
         return 2 * below if isinstance(node, (ast.For, ast.While, *COMPREHENSIONS)) else (id(node) in ids) + below
 
     def block(body: list[ast.stmt]) -> int:
-        """The longest of the ways through: one that returns ends there."""
         total, worst = 0, 0
         for stmt in body:
             if isinstance(stmt, ast.If) and stmt.body and isinstance(stmt.body[-1], ast.Return) and not stmt.orelse:
@@ -186,14 +199,14 @@ def recurses_once(function: ast.AST, calls: list[ast.Call]) -> bool:
 
 
 def _splits_by_value(inner: list[ast.AST]) -> bool:
-    """Two or more filters of one list by comparing with a pivot."""
+    # two or more filters of one list by comparing with a pivot
     comps = [n for n in inner if isinstance(n, ast.ListComp) and isinstance(n.elt, ast.Name)]
     filters = [comp.generators[0].ifs[0] for comp in comps if comp.generators[0].ifs]
     return len(filters) >= 2 and all(isinstance(test, ast.Compare) for test in filters)
 
 
 def _by_order(inner: list[ast.AST]) -> bool:
-    """Whether a filter keeps what is less, or more, than one name."""
+    # whether a filter keeps what is less, or more, than one name
     tests = [test for n in inner if isinstance(n, ast.ListComp) for test in n.generators[0].ifs[:1]]
     return any(
         isinstance(test, ast.Compare)
@@ -204,14 +217,14 @@ def _by_order(inner: list[ast.AST]) -> bool:
 
 
 def _swaps_in_order(inner: list[ast.AST]) -> bool:
-    """A loop that swaps two items where one compares in order with a pivot."""
+    # A loop that swaps two items where one compares in order with a pivot
     looped = nodes_in(loop for loop in inner if isinstance(loop, (ast.For, ast.While)))
     tests = [(n, n.test.ops[0]) for n in looped if isinstance(n, ast.If) and isinstance(n.test, ast.Compare)]
     return any(isinstance(op, ORDER) and any(map(_is_swap, walk(n))) for n, op in tests)
 
 
 def _is_swap(node: ast.AST) -> bool:
-    """`a[i], a[j] = a[j], a[i]`."""
+    # `a[i], a[j] = a[j], a[i]`
     return (
         isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Tuple)
@@ -221,7 +234,7 @@ def _is_swap(node: ast.AST) -> bool:
 
 
 def _narrows(scene: Scene) -> bool:
-    """Quickselect as a loop: swaps in order, and an end that is set beside the pivot's place."""
+    # quickselect as a loop: swaps in order, and an end that is set beside the pivot's place
     if not _swaps_in_order(scene.nodes):
         return False
     for loop in scene.whiles:
@@ -234,7 +247,7 @@ def _narrows(scene: Scene) -> bool:
 
 
 def _marks(inner: list[ast.AST]) -> bool:
-    """Places are marked as seen in something that outlives the call."""
+    # places are marked as seen in something that outlives the call
     kinds = (ast.Constant, ast.UnaryOp, ast.Name)
     places = [t for n in inner if isinstance(n, ast.Assign) and isinstance(n.value, kinds) for t in n.targets]
     marks = [place for place in places if isinstance(place, ast.Subscript) and not isinstance(place.slice, ast.Slice)]
@@ -242,7 +255,7 @@ def _marks(inner: list[ast.AST]) -> bool:
 
 
 def _halves(inner: list[ast.AST], calls: list[ast.Call], function: ast.AST) -> bool:
-    """The range, list or number that a call works on is cut in parts that go to the recursive calls."""
+    # the range, list or number that a call works on is cut in parts that go to the recursive calls
     given = [arg for call in calls for arg in call.args]
     parts = [a.slice for a in given if isinstance(a, ast.Subscript) and isinstance(a.slice, ast.Slice)]
     befores = {name for part in parts if part.lower is None for name in names(part.upper)}

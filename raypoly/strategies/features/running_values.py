@@ -1,7 +1,7 @@
 """Running values: a state and its next one, prefix sums, difference arrays, sieves, Euclid, string automata.
 
-Here too: recurrences in a few variables that are made from each other, begun anew where they do harm, or kept in the
-bits of one number.
+Also recurrences in a few variables made from each other, begun anew where they do harm, or kept in the bits of a
+number.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.pieces import names, nodes_in, same, walk
 from raypoly.strategies.features.scene import (
     ORDER,
     Scene,
@@ -18,8 +17,12 @@ from raypoly.strategies.features.scene import (
     is_number,
     is_op,
     key,
+    names,
+    nodes_in,
     pairs,
+    same,
     stored_value,
+    walk,
 )
 from raypoly.strategies.live_code.bindings import reach
 from raypoly.strategies.live_code.constructs import called
@@ -52,7 +55,7 @@ def features(scene: Scene) -> Iterator[str]:
 
 
 def _strides(scene: Scene, node: ast.AST) -> bool:
-    """Crossing out multiples: `for k in range(i * i, n, i): t[k] = False`, `t[i * i :: i] = ...`, `range` in a set."""
+    # crossing out multiples: `for k in range(i * i, n, i): t[k] = False`, `t[i * i :: i] = ...`, `range` in a set
     if isinstance(node, ast.Slice):
         place = scene.parent.get(id(node))
         stored = isinstance(place, ast.Subscript) and isinstance(place.ctx, ast.Store)
@@ -74,20 +77,20 @@ def _strides(scene: Scene, node: ast.AST) -> bool:
 
 
 def _subtracts(loop: ast.For | ast.While) -> bool:
-    """Euclid by subtraction: each of two names is made less by the other."""
+    # euclid by subtraction: each of two names is made less by the other
     less = [n for n in nodes_in(loop.body) if isinstance(n, ast.AugAssign) and isinstance(n.op, (ast.Sub, ast.Mod))]
     taken = {(key(n.target), key(n.value)) for n in less}
     return any(a and b and (b, a) in taken for a, b in taken)
 
 
 def _chooses(node: ast.expr) -> bool:
-    """A step that takes the better of going on and starting anew."""
+    # A step that takes the better of going on and starting anew
     body = node.body if isinstance(node, ast.Lambda) else None
     return is_call(body, "max", "min") and any(isinstance(a, ast.BinOp) for a in body.args)
 
 
 def _keeps_running(scene: Scene, name: str) -> bool:
-    """A list that is read later and holds a running sum, product or extreme at each place."""
+    # A list that is read later and holds a running sum, product or extreme at each place
     if not scene.kinds(name) & {"load", "each"} or any(
         isinstance(v, (ast.Dict, ast.Call)) for v in scene.made.get(name, [])
     ):
@@ -109,7 +112,7 @@ def _runs_on(node: ast.AST, name: str) -> bool:
 
 
 def _ups_and_downs(scene: Scene, name: str) -> bool:
-    """A difference array: in one loop something is added at one place and taken away at another."""
+    # A difference array: in one loop something is added at one place and taken away at another
     places = [(n, scene.parent[id(n)]) for n in scene.uses(name, "add_to") if isinstance(n, ast.Subscript)]
     ups = [(n, s) for n, s in places if isinstance(s, ast.AugAssign) and isinstance(s.op, ast.Add)]
     downs = [(n, s) for n, s in places if isinstance(s, ast.AugAssign) and isinstance(s.op, ast.Sub)]
@@ -123,7 +126,7 @@ def _ups_and_downs(scene: Scene, name: str) -> bool:
 
 
 def _scalar(node: ast.Assign) -> Iterator[str]:
-    """What one assignment in a loop makes of names that it reads itself."""
+    # what one assignment in a loop makes of names that it reads itself
     target, value = node.targets[0], node.value
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         yield from _exchange(target.elts, value.elts)
@@ -152,7 +155,7 @@ def _scalar(node: ast.Assign) -> Iterator[str]:
 
 
 def _exchange(targets: list[ast.expr], values: list[ast.expr]) -> Iterator[str]:
-    """`a[i], a[j] = a[j], a[i]`; `a, b = b, a + b`; `a, b = b, a % b`; `take, skip = skip + x, max(take, skip)`."""
+    # `a[i], a[j] = a[j], a[i]`; `a, b = b, a + b`; `a, b = b, a % b`; `take, skip = skip + x, max(take, skip)`
     if all(isinstance(t, ast.Subscript) for t in targets):
         yield "swap"
     mine = [key(t) for t in targets]
@@ -168,14 +171,14 @@ def _exchange(targets: list[ast.expr], values: list[ast.expr]) -> Iterator[str]:
 
 
 def _first_term(node: ast.expr) -> str:
-    """`here` of `here + x - y`."""
+    # `here` of `here + x - y`
     while is_op(node, ast.Add, ast.Sub):
         node = node.left
     return key(node)
 
 
 def _floored(value: ast.BinOp, name: str) -> bool:
-    """`max(here, 0) + x`: Kadane's step with the choice first."""
+    # `max(here, 0) + x`: Kadane's step with the choice first
     return any(
         is_call(side, "max")
         and {key(arg) for arg in side.args} == {name, ""}
@@ -185,7 +188,7 @@ def _floored(value: ast.BinOp, name: str) -> bool:
 
 
 def _crossed(mine: list[str], values: list[ast.expr]) -> bool:
-    """Two states made from each other: `take, skip = skip + x, max(take, skip)`."""
+    # two states made from each other: `take, skip = skip + x, max(take, skip)`
     crossed = [v for i, v in enumerate(values) if names(v) & (set(mine) - {mine[i]})]
     chosen = any(is_call(n, "max", "min") for n in nodes_in(values))
     return chosen and len(crossed) == len(values)
@@ -197,7 +200,7 @@ def _is_hash_step(node: ast.expr, name: str) -> bool:
 
 
 def _automaton(loop: ast.While) -> Iterator[str]:
-    """`while j and s[i] != p[j]: j = f[j - 1]`; `while t[i + r[i]] == t[i - r[i]]: r[i] += 1`."""
+    # `while j and s[i] != p[j]: j = f[j - 1]`; `while t[i + r[i]] == t[i - r[i]]: r[i] += 1`
     for node in walk(loop):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
             name, index = key(node.targets[0]), node.value.slice
@@ -211,7 +214,7 @@ def _automaton(loop: ast.While) -> Iterator[str]:
 
 
 def _lowest_bit(scene: Scene, node: ast.BinOp) -> bool:
-    """`i & -i` that steps through a table."""
+    # `i & -i` that steps through a table
     if not isinstance(node.right, ast.UnaryOp) or not isinstance(node.right.op, ast.USub):
         return False
     stepping = isinstance(scene.parent.get(id(node)), (ast.AugAssign, ast.BinOp))
@@ -220,7 +223,7 @@ def _lowest_bit(scene: Scene, node: ast.BinOp) -> bool:
 
 
 def _shifts_itself(node: ast.Assign | ast.AugAssign) -> bool:
-    """`sums |= sums << x`: a table of truths in the bits of one number."""
+    # `sums |= sums << x`: a table of truths in the bits of one number
     name = key(node.targets[0] if isinstance(node, ast.Assign) else node.target)
     joined = isinstance(node.op if isinstance(node, ast.AugAssign) else getattr(node.value, "op", None), ast.BitOr)
     shifted = [n for n in walk(node.value) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.LShift)]
@@ -228,7 +231,7 @@ def _shifts_itself(node: ast.Assign | ast.AugAssign) -> bool:
 
 
 def _begins_anew(loop: ast.For | ast.While) -> bool:
-    """Kadane in words: a running sum that is dropped where it does harm, `if here < 0: here = 0`."""
+    # kadane in words: a running sum that is dropped where it does harm, `if here < 0: here = 0`
     inner = nodes_in(loop.body)
     sums = {name for n in inner for name in _adds_to(n)}
     for node in inner:
@@ -244,7 +247,7 @@ def _begins_anew(loop: ast.For | ast.While) -> bool:
 
 
 def _adds_to(node: ast.AST) -> Iterator[str]:
-    """The name to which something that is no constant is added."""
+    # the name to which something that is no constant is added
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and not isinstance(node.value, ast.Constant):
         yield key(node.target)
     for target, value in assigned([node]):
@@ -253,14 +256,14 @@ def _adds_to(node: ast.AST) -> Iterator[str]:
 
 
 def _summed_with(left: ast.expr, test: ast.Compare) -> set[str]:
-    """`here` of `here + x < x`."""
+    # `here` of `here + x < x`
     if is_op(left, ast.Add) and key(left.right) == key(test.comparators[0]):
         return {key(left.left)}
     return set()
 
 
 def _turns_on_itself(loop: ast.For | ast.While) -> bool:
-    """Rolling variables: two or more scalars are made from each other in each round, by a choice or a sum of two."""
+    # rolling variables: two or more scalars are made from each other in each round, by a choice or a sum of two
     made: dict[str, list[ast.expr]] = {}
     for node in nodes_in(loop.body):
         both = assigned([node])

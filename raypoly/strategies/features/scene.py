@@ -1,28 +1,26 @@
-"""One program as a reader of approaches sees it: loops around a node, what is done to each container, who calls whom.
+"""One program as a reader sees it: loops around a node, what is done to each container, who calls whom.
 
     scene = Scene(live_program(source, entry_point).tree)
     scene.done_to["d"]  ->  [("append", <ast.Call>), ("pop_last", <ast.Call>)]
 
-It expects a live program, in which every binding has a name of its own. A helper's parameter shares its uses with the
-containers that it is given, so that a helper function hides nothing.
+It expects a live program, where every binding has its own name. A helper's parameter shares its uses with the
+containers that it is given, so that a helper hides nothing. What was found of a piece of code is kept with its node.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import pairwise, takewhile
 from typing import TypeGuard
 
-from raypoly.strategies.features.pieces import walk
 from raypoly.strategies.live_code.bindings import COMPREHENSIONS, children
 from raypoly.strategies.live_code.constructs import called, recursive_functions
 from raypoly.strategies.live_code.library_effects import MODULES, library_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-"""Comparisons that put two values in order."""
 
 
 class Scene:
@@ -45,7 +43,6 @@ class Scene:
         self.called_names = {called(call) for call in self.calls}
         self.library = {name for call in self.calls if (name := library_name(call)) and name not in self.functions}
         self.made: dict[str, list[ast.expr]] = defaultdict(list)
-        """Values assigned to each name."""
         self.done_to: dict[str, list[tuple[str, ast.AST]]] = defaultdict(list)
         """Kind and place of each use of a container. A kind is a method's name, or `store`, `add_to` (`c[k] += v`),
         `load`, `in`, `each`, `test`, `pop_first`, `pop_last`, `delete`, `fill_in` (`c[k].append(v)`)."""
@@ -58,11 +55,11 @@ class Scene:
             node = up
 
     def around(self, node: ast.AST) -> list[ast.AST]:
-        """The nodes that enclose one, innermost first, up to its function."""
+        """Enclosing nodes, innermost first, up to the function."""
         return list(takewhile(lambda up: not isinstance(up, Function), self._above(node)))
 
     def loops(self, node: ast.AST) -> list[ast.For | ast.While]:
-        """The statements that repeat a node, innermost first."""
+        """Statements that repeat a node, innermost first."""
         return [
             at
             for below, at in pairwise([node, *self.around(node)])
@@ -77,12 +74,11 @@ class Scene:
         )
 
     def function(self, node: ast.AST) -> str | None:
-        """The name of the innermost named function around a node."""
+        """The innermost named function around a node."""
         named = (ast.FunctionDef, ast.AsyncFunctionDef)
         return next((up.name for up in self._above(node) if isinstance(up, named)), None)
 
     def kinds(self, name: str) -> set[str]:
-        """What is done to a container."""
         return {kind for kind, _ in self.done_to.get(name, ())}
 
     def uses(self, name: str, *kinds: str) -> list[ast.AST]:
@@ -90,7 +86,6 @@ class Scene:
         return [node for kind, node in self.done_to.get(name, ()) if kind in kinds]
 
     def statement(self, node: ast.AST) -> ast.AST:
-        """The statement that a node is part of."""
         return next(up for up in (node, *self._above(node)) if isinstance(up, ast.stmt))
 
     def _read(self) -> None:
@@ -134,7 +129,7 @@ class Scene:
             self.made[name].append(value)
 
     def _whole_chain(self, node: ast.Subscript) -> str:
-        """The container under `t[i][j]`, asked of the outermost subscript; empty for the inner ones."""
+        # the container under `t[i][j]`, asked of the outermost subscript; empty for the inner ones
         above = self.parent.get(id(node))
         if isinstance(above, ast.Subscript) and above.value is node:
             return ""
@@ -178,7 +173,7 @@ class Scene:
 
 
 def key(node: ast.AST | None) -> str:
-    """The name of a variable or of a field (`a.parent`), empty for anything else."""
+    """Name of a variable or of a field (`a.parent`); empty for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -187,7 +182,6 @@ def key(node: ast.AST | None) -> str:
 
 
 def is_call(node: ast.AST | None, *wanted: str) -> TypeGuard[ast.Call]:
-    """Whether a node calls a function or method of one of these names."""
     return isinstance(node, ast.Call) and called(node) in wanted
 
 
@@ -206,7 +200,7 @@ def stored_value(stmt: ast.AST, store: ast.AST) -> ast.expr | None:
 
 
 def pairs(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
-    """Targets with their values: `a, b = b, a` has two, `a = b = 0` counts its first."""
+    """Targets with values: `a, b = b, a` has two, `a = b = 0` counts its first."""
     target, value = node.targets[0], node.value
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         return list(zip(target.elts, value.elts, strict=True))
@@ -219,7 +213,7 @@ def assigned(nodes: Iterable[ast.AST]) -> list[tuple[ast.expr, ast.expr]]:
 
 
 def indices(node: ast.expr) -> list[ast.expr]:
-    """The indices of `t[i][j]`, first to last."""
+    """Indices of `t[i][j]`, first to last."""
     found: list[ast.expr] = []
     while isinstance(node, ast.Subscript):
         found.insert(0, node.slice)
@@ -228,12 +222,10 @@ def indices(node: ast.expr) -> list[ast.expr]:
 
 
 def is_number(node: ast.AST | None, value: int) -> bool:
-    """Whether a node is this number, written out."""
     return isinstance(node, ast.Constant) and type(node.value) is int and node.value == value
 
 
 def is_op(node: ast.AST | None, *wanted: type[ast.operator]) -> TypeGuard[ast.BinOp]:
-    """Whether a node joins two values by one of these operators."""
     return isinstance(node, ast.BinOp) and isinstance(node.op, wanted)
 
 
@@ -245,29 +237,26 @@ def halved(node: ast.AST | None, *division: type[ast.operator]) -> ast.expr | No
 
 
 def is_inverted(node: ast.AST) -> bool:
-    """Whether a node is `~x`."""
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert)
 
 
 def is_last(node: ast.AST | None) -> bool:
-    """Whether an index is -1."""
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_number(node.operand, 1)
 
 
 def is_text(node: ast.AST) -> bool:
-    """Whether a node is a text, written out."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _without_last(node: ast.expr) -> str:
-    """`s` of `s[:-1]`."""
+    # `s` of `s[:-1]`
     if isinstance(node, ast.Subscript) and isinstance(cut := node.slice, ast.Slice) and not cut.lower:
         return key(node.value) if is_last(cut.upper) else ""
     return ""
 
 
 def _iterated(node: ast.expr) -> set[str]:
-    """Containers whose items a loop goes over: directly, by enumerate, zip, items(), list() or a copy."""
+    # containers whose items a loop goes over: directly, by enumerate, zip, items(), list() or a copy
     if name := key(node):
         return {name}
     if isinstance(node, ast.Call) and key(node.func) not in ("range", "len"):
@@ -276,3 +265,51 @@ def _iterated(node: ast.expr) -> set[str]:
             inner |= _iterated(node.func.value)
         return inner
     return _iterated(node.value) if isinstance(node, (ast.Subscript, ast.Starred)) else set()
+
+
+def walk(node: ast.AST) -> list[ast.AST]:
+    """Nodes level by level, without handlers: they tell what is done where an idea fails."""
+    found: list[ast.AST] | None = node.__dict__.get("walked")
+    if found is None:
+        found = [node]
+        for part in found:
+            found.extend([below for below in children(part) if type(below) is not ast.ExceptHandler])
+        node.__dict__["walked"] = found
+    return found
+
+
+def spelled(node: ast.AST) -> Hashable:
+    """Shared by two pieces of code iff they are alike, apart from being read or stored."""
+    found: Hashable | None = node.__dict__.get("spelled")
+    if found is None:
+        fields = (getattr(node, name, None) for name in node._fields if name != "ctx")
+        parts = [_spelled_field(value) for value in fields]
+        found = node.__dict__["spelled"] = (type(node).__name__, *parts)
+    return found
+
+
+def _spelled_field(value: object) -> Hashable:
+    if isinstance(value, ast.AST):
+        return spelled(value)
+    return tuple(map(_spelled_field, value)) if isinstance(value, list) else (type(value).__name__, repr(value))
+
+
+def position(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def names(node: ast.AST | None) -> set[str]:
+    return set() if node is None else {part.id for part in walk(node) if isinstance(part, ast.Name)}
+
+
+def nodes_in(body: Iterable[ast.AST]) -> list[ast.AST]:
+    return [node for part in body for node in walk(part)]
+
+
+def contains(node: ast.AST, wanted: set[int]) -> bool:
+    return any(id(part) in wanted for part in walk(node))
+
+
+def same(left: ast.AST, right: ast.AST) -> bool:
+    """Whether two pieces of code are alike, apart from being read or stored."""
+    return spelled(left) == spelled(right)

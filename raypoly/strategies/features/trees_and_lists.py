@@ -1,13 +1,24 @@
-"""Trees and linked lists: going down one side only, threads (Morris), links turned round, slow and fast walkers."""
+"""Trees and linked lists: one side only, threads (Morris), links turned round, slow and fast walkers."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
 
-from raypoly.strategies.features.pieces import names, nodes_in, position, same, walk
 from raypoly.strategies.features.recursions import recurses_once
-from raypoly.strategies.features.scene import ORDER, Function, Scene, assigned, is_call, key
+from raypoly.strategies.features.scene import (
+    ORDER,
+    Function,
+    Scene,
+    assigned,
+    is_call,
+    key,
+    names,
+    nodes_in,
+    position,
+    same,
+    walk,
+)
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.library_effects import PURE_NAMES
 
@@ -39,7 +50,7 @@ def _sides(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _goes_down(scene: Scene, node: ast.AST) -> bool:
-    """One side is chosen and the other never seen: `node = node.left if x < node.val else node.right`."""
+    # one side is chosen and the other never seen: `node = node.left if x < node.val else node.right`
     if isinstance(node, ast.While):
         inner = nodes_in(node.body)
         steps = assigned(inner)
@@ -59,7 +70,7 @@ def _goes_down(scene: Scene, node: ast.AST) -> bool:
 
 
 def _threads(loop: ast.While) -> bool:
-    """Morris: the last node of the left part is tied to the node itself, and untied again."""
+    # morris: the last node of the left part is tied to the node itself, and untied again
     tied = assigned(walk(loop))
     sides = [value for target, value in tied if isinstance(target, ast.Attribute) and target.attr in _SIDES]
     unties = any(isinstance(value, ast.Constant) and value.value is None for value in sides)
@@ -67,7 +78,7 @@ def _threads(loop: ast.While) -> bool:
 
 
 def _calls_by_side(function: Function) -> dict[str, list[ast.Call]]:
-    """Recursive calls on the left and on the right child, in the order of the text."""
+    # recursive calls on the left and on the right child, in the order of the text
     found: dict[str, list[ast.Call]] = {"left": [], "right": []}
     for call in walk(function):
         if is_call(call, getattr(function, "name", "")):
@@ -77,7 +88,7 @@ def _calls_by_side(function: Function) -> dict[str, list[ast.Call]]:
 
 
 def _between(scene: Scene, function: Function) -> bool:
-    """In order: the node's value is used after the walk of its left side, and before that of its right one."""
+    # in order: the node's value is used after the walk of its left side, and before that of its right one
     sides = _calls_by_side(function)
     if not sides["left"] or not sides["right"]:
         return False
@@ -89,7 +100,7 @@ def _between(scene: Scene, function: Function) -> bool:
 
 
 def _leftmost_first(loop: ast.While) -> bool:
-    """In order with a stack: nodes are pushed on the way to the left, and popped before a step to the right."""
+    # in order with a stack: nodes are pushed on the way to the left, and popped before a step to the right
     inner = nodes_in(loop.body)
     steps = [(target, value) for target, value in assigned(inner) if isinstance(value, ast.Attribute)]
     left = any(value.attr == "left" and same(value.value, target) for target, value in steps)
@@ -98,7 +109,7 @@ def _leftmost_first(loop: ast.While) -> bool:
 
 
 def _hands_values_down(function: Function) -> bool:
-    """A child is told its parent's value, and compares with it: bounds."""
+    # A child is told its parent's value, and compares with it: bounds
     mine = [arg.arg for arg in function.args.args]
     told: set[str] = set()
     for call in (call for calls in _calls_by_side(function).values() for call in calls):
@@ -109,7 +120,7 @@ def _hands_values_down(function: Function) -> bool:
 
 
 def _keeps_values(call: ast.Call) -> bool:
-    """A child is put in line with its parent's value: bounds without recursion."""
+    # A child is put in line with its parent's value: bounds without recursion
     if called(call) not in ("append", "appendleft") or not call.args or not isinstance(call.args[0], ast.Tuple):
         return False
     parts = {part.attr for part in call.args[0].elts if isinstance(part, ast.Attribute)}
@@ -117,7 +128,7 @@ def _keeps_values(call: ast.Call) -> bool:
 
 
 def _searches_each(scene: Scene, call: ast.Call) -> bool:
-    """A loop over nodes that begins a walk at a child of each."""
+    # A loop over nodes that begins a walk at a child of each
     function = scene.functions.get(called(call))
     down = any(isinstance(arg, ast.Attribute) and arg.attr in _SIDES for arg in call.args)
     walks = function is not None and called(call) in scene.recursive and any(_calls_by_side(function).values())
@@ -125,7 +136,7 @@ def _searches_each(scene: Scene, call: ast.Call) -> bool:
 
 
 def _searches_within(scene: Scene, function: Function) -> bool:
-    """A walk that begins another whole walk at each node: heights asked anew, parts searched anew."""
+    # A walk that begins another whole walk at each node: heights asked anew, parts searched anew
     name = getattr(function, "name", "")
     if not any(_calls_by_side(function).values()):
         return False
@@ -141,7 +152,7 @@ def _searches_within(scene: Scene, function: Function) -> bool:
 
 
 def _links(scene: Scene) -> Iterator[str]:
-    """`twin_walk`, `links_copied`, `links_turned`, `floyd`."""
+    # `twin_walk`, `links_copied`, `links_turned`, `floyd`
     for loop in scene.both_loops:
         body = nodes_in(loop.body)
         walking = assigned(body)
@@ -163,14 +174,14 @@ def _links(scene: Scene) -> Iterator[str]:
 
 
 def _turns(steps: list[tuple[ast.expr, ast.expr]]) -> bool:
-    """`node.next = previous` and `previous = node`."""
+    # `node.next = previous` and `previous = node`
     stored = {(key(target.value), key(value)) for target, value in steps if isinstance(target, ast.Attribute)}
     moved = {(key(value), key(target)) for target, value in steps if isinstance(target, ast.Name)}
     return any(all(pair) for pair in stored & moved)
 
 
 def _slow_and_fast(scene: Scene) -> bool:
-    """A name that takes two steps of what another takes one of: `f(f(x))`, `x.next.next`, `a[a[x]]`."""
+    # A name that takes two steps of what another takes one of: `f(f(x))`, `x.next.next`, `a[a[x]]`
     looped = [node for node in scene.nodes if isinstance(node, ast.Assign) and scene.loops(node)]
     bound = {key(part) for node in looped for part in nodes_in(node.targets)} - {""}
     return any(_twice(value) for name in bound for value in scene.made.get(name, []))

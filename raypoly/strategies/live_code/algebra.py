@@ -1,10 +1,10 @@
-"""Values as polynomials, remainders and ranges, and which of two values can't be the greater.
+"""Values as polynomials, remainders and ranges, and which of two can't be the greater.
 
     algebra.apart(<(n + 1) ** 2>, <n * n + 2 * n>)       ->  (1, 1)
     algebra.remainders(<(n * n + n) % 2>)                ->  {0}
 
-A name that is bound once, to what never changes after, stands for that. Operands are taken to be numbers only where
-something in the program says so: `s + t` and `t + s` are two texts.
+A name bound once, to what never changes after, stands for that. Operands are numbers only where something in the
+program says so: `s + t` and `t + s` are two texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Terms = dict[tuple[Hashable, ...], int]
 
 
 class Algebra:
-    """Of one program, before anything of it is changed."""
+    """Of one program, before it is changed."""
 
     def __init__(self, every: list[ast.AST], entry: str = "") -> None:
         self.ranges = ValueRanges(every, entry)
@@ -61,7 +61,7 @@ class Algebra:
         return node
 
     def spelled(self, node: ast.AST) -> int:
-        """A number that two pieces of code share if they are the same value; names are what they stand for."""
+        """A number that pieces of code share if they are the same value; names are what they stand for."""
         if isinstance(node, ast.expr):
             node = self.meaning(node)
         known = self._spelled.get(id(node))
@@ -85,7 +85,7 @@ class Algebra:
         return tuple(map(self._part, value)) if isinstance(value, list) else repr(value)
 
     def apart(self, left: ast.expr, right: ast.expr) -> Range:
-        """Between what the left side less the right one lies."""
+        """Range of the left side less the right one."""
         (a, b), (c, d) = self.ranges.of(left), self.ranges.of(right)
         low, high = (a - d if a > -inf and d < inf else -inf), (b - c if b < inf and c > -inf else inf)
         constant = self.difference(left, right)
@@ -108,7 +108,7 @@ class Algebra:
         return terms.get((), 0)
 
     def numeric_terms(self, left: ast.expr, right: ast.expr | None) -> Terms | None:
-        """The difference of two sides, if all that it is made of is surely numbers."""
+        """The difference, if all that it is made of is surely numbers."""
         atoms: dict[Hashable, ast.expr] = {}
         terms = self._terms(left, atoms)
         other = {} if right is None else self._terms(right, atoms)
@@ -118,7 +118,7 @@ class Algebra:
         return _combined(ast.Sub(), terms, other)
 
     def _terms(self, node: ast.expr, atoms: dict[Hashable, ast.expr], depth: int = 0) -> Terms | None:
-        """The polynomial that an expression is in what it can't take apart, which goes into `atoms`."""
+        # the polynomial that an expression is in what it can't take apart, which goes into `atoms`
         node = self.meaning(node, depth)
         if depth > _DEPTH:
             return None
@@ -139,7 +139,7 @@ class Algebra:
         return {(name,): 1}
 
     def never_equal(self, left: ast.expr, right: ast.expr) -> bool:
-        """Whether two sides can't be one whole number: all terms but a constant have a factor that this has not."""
+        """Whether they can't be one whole number: all terms but a constant have a factor that this has not."""
         terms, other = self._terms(left, {}), self._terms(right, {})
         apart = None if terms is None or other is None else _combined(ast.Sub(), terms, other)
         if not apart:
@@ -198,7 +198,7 @@ class Algebra:
         return found
 
     def _at_most(self, left: ast.expr, right: ast.expr) -> bool:
-        """Whether one value can't be greater than another for what they are: ends of a sorted list, counts of items."""
+        # whether one value can't be greater than another for what they are: ends of a sorted list, counts of items
         left, right = self.meaning(left), self.meaning(right)
         if isinstance(left, ast.Subscript) and isinstance(right, ast.Subscript):
             ordered = self.meaning(left.value)
@@ -222,7 +222,7 @@ class Algebra:
         return one[0] == "len" and self._counted(self._inside(one[1], _FEWER)) == self._counted(other[1])
 
     def _counted(self, node: ast.expr) -> Hashable:
-        """What a container has as many items as."""
+        # what a container has as many items as
         return self.spelled(self._inside(node, _SAME_LENGTH))
 
     def _inside(self, node: ast.expr, kinds: frozenset[str]) -> ast.expr:
@@ -248,7 +248,7 @@ def _combined(op: ast.operator, left: Terms, right: Terms) -> Terms | None:
 
 
 def _called(node: ast.expr) -> tuple[str, ast.expr]:
-    """The function and the first argument of a call by name; an empty name for anything else."""
+    # the function and the first argument of a call by name; an empty name for anything else
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
         return node.func.id, node.args[0]
     return "", node

@@ -1,4 +1,4 @@
-"""Which names a piece of code reads, binds and may share an object under."""
+"""Names that a piece of code reads, binds and may share an object under; walks over trees."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _BINDING = (*COMPREHENSIONS, ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_FIELDS = """
     arg asname attr conversion ctx id is_async kind level module name op rest simple type_comment
 """
+# strings and numbers, and operators and contexts, which have nothing below them
 _NO_NODES = frozenset(_PLAIN_FIELDS.split())
-"""Strings and numbers, and operators and contexts, which have nothing below them."""
 _LEAVES = (ast.Name, ast.Constant)
+# the fields of a kind of node that may hold nodes
 _BELOW: dict[type[ast.AST], tuple[str, ...]] = {}
-"""The fields of a kind of node that may hold nodes."""
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def loads(node: ast.AST) -> set[str]:
-    """Names that the code reads from around it; what its own comprehensions, lambdas and functions bind is left out."""
+    """Names read from around the code, without what its comprehensions, lambdas and functions bind."""
     found: set[str] = set()
     _load_into(found, node)
     return found
@@ -42,7 +42,7 @@ def _load_into(found: set[str], node: ast.AST) -> None:
 
 
 def _loads_around(node: ast.AST) -> set[str]:
-    """Of a node that binds names for what is in it."""
+    # of a node that binds names for what is in it
     found: set[str] = set()
     for child in children(node):
         _load_into(found, child)
@@ -62,25 +62,24 @@ def stores(targets: Iterable[ast.AST]) -> set[str]:
 
 
 def parameters(args: ast.arguments) -> set[str]:
-    """The names of a function's parameters."""
     every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
     return {arg.arg for arg in every if arg is not None}
 
 
 def declared(body: Sequence[ast.stmt]) -> set[str]:
-    """Names that these statements declare global or nonlocal in their own scope."""
+    """Names declared global or nonlocal in this scope."""
     return scope_of(body)[1]
 
 
 def bound_here(body: Sequence[ast.AST]) -> set[str]:
-    """Names that these statements bind in their own scope (functions and classes by name, not by content)."""
+    """Names bound in this scope (functions and classes by name, not by content)."""
     return scope_of(body)[0]
 
 
 def scope_of(body: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
-    """What `bound_here` and `declared` give, found together.
+    """`(bound_here, declared)`, found together.
 
-    Nested functions are not entered; of comprehensions walruses alone are this scope's.
+    Nested functions are not entered; of comprehensions only walruses are this scope's.
     """
     bound: set[str] = set()
     said: set[str] = set()
@@ -125,7 +124,7 @@ def alike(left: ast.AST, right: ast.AST) -> bool:
 
 
 def own_nodes(body: Iterable[ast.AST]) -> list[ast.AST]:
-    """The nodes of some code but for what is in nested functions and classes, which are given themselves."""
+    """Nodes without the content of nested functions and classes, which are given themselves."""
     found = list(body)
     for node in found:
         if type(node) not in _SCOPES:
@@ -134,7 +133,7 @@ def own_nodes(body: Iterable[ast.AST]) -> list[ast.AST]:
 
 
 def reach(start: Iterable[str], edges: Mapping[str, Set[str]]) -> set[str]:
-    """The names that one comes to from these along the edges, these included; a name without any leads nowhere."""
+    """Names reached from these along the edges, these included."""
     seen: set[str] = set()
     todo = set(start)
     while todo:
@@ -145,13 +144,12 @@ def reach(start: Iterable[str], edges: Mapping[str, Set[str]]) -> set[str]:
 
 
 def _fields_below(kind: type[ast.AST]) -> tuple[str, ...]:
-    """The fields that may hold nodes; names and constants, which are most of a tree, have none worth visiting."""
+    # the fields that may hold nodes; names and constants, which are most of a tree, have none worth visiting
     fields = _BELOW[kind] = () if kind in _LEAVES else tuple(name for name in kind._fields if name not in _NO_NODES)
     return fields
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The nodes right below one."""
     found: list[ast.AST] = []
     _add_children(found, node)
     return found
@@ -170,7 +168,7 @@ def _add_children(found: list[ast.AST], node: ast.AST) -> None:
 
 
 def nodes(tree: ast.AST) -> list[ast.AST]:
-    """The tree's nodes, level by level, as `ast.walk` gives them but for operators and contexts; thrice as fast."""
+    """Nodes level by level, as `ast.walk` but for operators and contexts; thrice as fast."""
     found = [tree]
     for node in found:
         if type(node) not in _LEAVES:
@@ -179,7 +177,7 @@ def nodes(tree: ast.AST) -> list[ast.AST]:
 
 
 class Rewriter:
-    """Changes a tree in place, as `ast.NodeTransformer` does, at a third of its price.
+    """Changes a tree in place, as `ast.NodeTransformer`, at a third of its price.
 
     `visit_If` and the like give what stands for a node: another, None for nothing, or a list of statements.
     """
@@ -191,7 +189,6 @@ class Rewriter:
         cls._methods = {getattr(ast, name[6:]): getattr(cls, name) for name in found}
 
     def visit(self, node: Any) -> Any:
-        """What stands for the node."""
         method = self._methods.get(type(node))
         return self.below(node) if method is None else method(self, node)
 
@@ -207,7 +204,6 @@ class Rewriter:
         return node
 
     def each(self, items: list[Any]) -> list[Any]:
-        """What stands for the items of a list of nodes."""
         new: list[Any] = []
         for item in items:
             made = self.visit(item) if isinstance(item, ast.AST) else item
@@ -219,7 +215,7 @@ class Rewriter:
 
 
 def root(node: ast.AST) -> str | None:
-    """The name that an attribute or subscript chain hangs on: `a` of `a.b[c]`; None where it is no such chain."""
+    """`a` of `a.b[c]`; None where it is no such chain."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None

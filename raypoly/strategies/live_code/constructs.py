@@ -17,7 +17,7 @@ _CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "reverse", 
 
 
 def live_constructs(tree: ast.Module) -> tuple[str, ...]:
-    """The looping constructs of a live program, sorted; `("closed_form",)` where none repeats."""
+    """Looping constructs of a live program, sorted; `("closed_form",)` where none repeats."""
     found = {name for node in nodes(tree) if (name := construct_of(node)) is not None}
     if recursive_functions(tree):
         found.add("recursion")
@@ -41,15 +41,15 @@ def construct_of(node: ast.AST) -> str | None:
 
 
 def called(call: ast.Call) -> str:
-    """The last name of what is called: `reduce` of `functools.reduce(...)`, empty where there is none."""
+    """`reduce` of `functools.reduce(...)`; empty where there is none."""
     return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
 
 
 def may_recur(tree: ast.Module) -> bool:
-    """Whether a function of the program could be called while it runs; yes wherever that can't be ruled out.
+    """Whether a function of the program could be called while it runs; yes unless that is ruled out.
 
-    It can for a program of one function that is not mentioned in it, and that nothing else in it leads to: there are no
-    names, methods and imports but such as are known to give no function of the program's own.
+    It is for a program of one function that is not mentioned in it and that nothing leads to: all its names, methods
+    and imports are known to give no function of the program's own.
     """
     every = nodes(tree)
     functions = [node for node in every if isinstance(node, _FUNCTIONS)]
@@ -80,7 +80,7 @@ def _leads_nowhere(node: ast.AST, known: Set[str]) -> bool:
 
 
 def recursive_functions(tree: ast.Module) -> set[str]:
-    """Names of functions (methods, named lambdas) that reach themselves through calls by name."""
+    """Functions (methods, named lambdas) that reach themselves through calls by name."""
     calls: dict[str, set[str]] = {}
     for node in nodes(tree):
         body: ast.AST | None = None

@@ -2,9 +2,9 @@
 
     remove_decoys(tree, program, "f")   # tree of "def f(a):\\n seen = set()\\n for x in a:\\n  seen.add(x)\\n return a"
 
-A local name is a decoy where nothing that stays reads it. A statement goes where all it does is bind decoys or change
-objects that decoys alone hold: such as were made afresh for them and never handed on. The largest set of such names is
-found by taking away, one after the other, those that something else reads.
+A local name is a decoy where nothing that stays reads it. A statement goes if it only binds decoys or changes objects
+that decoys alone hold (made for them, never handed on). The largest such set is found by taking away names, one after
+the other, that something else reads.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from raypoly.strategies.live_code.library_effects import (
     changed_by,
 )
 
+# levels of a value that holds nothing from outside, however deep one looks
 _DEEP = 9
-"""Levels of a value that holds nothing from outside, however deep one looks."""
+# names fall in few rounds; where one draws the next after it for longer, none is taken for a decoy
 _ROUNDS = 24
-"""Names fall in few rounds; where one draws the next after it for longer, none is taken for a decoy."""
 _JUMPS = (ast.Break, ast.Continue, ast.Pass)
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def remove_decoys(tree: ast.Module, program: FunctionFacts, entry: str) -> bool:
-    """Whether anything was found; the tree is changed in place. `entry`: the name of the entry function."""
+    """Whether anything was found; the tree is changed in place. `entry`: the entry function."""
     functions = [node for node in nodes(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     return any([_clean(f, program) for f in functions if not program.forgot_to_answer(f, entry)])
 
@@ -49,6 +49,8 @@ def _clean(function: Function, program: FunctionFacts) -> bool:
             names -= bound_here([node])
     if not names:
         return False
+    # Begin with all local names as decoys, and take away those that something which stays is found to read. Fewer
+    # decoys let more statements stay, which may read more: until nothing changes.
     reader = _Reader(program, own, _depths(every, names, own), frozenset(names))
     for _ in range(_ROUNDS):
         read = reader.read(function.body) & reader.decoys
@@ -69,9 +71,9 @@ class _Reader:
 
     program: FunctionFacts
     own: frozenset[str]
-    """Names that the program binds anywhere: they are no library's."""
+    """Names that the program binds anywhere: no library's."""
     depths: dict[str, int]
-    """How many levels of a name's objects were made for it."""
+    """Levels of a name's objects that were made for it."""
     decoys: frozenset[str]
 
     def read(self, body: Sequence[ast.stmt]) -> frozenset[str]:
@@ -82,7 +84,7 @@ class _Reader:
         return frozenset(n.id for n in (*loaded, *grown) if isinstance(n, ast.Name))
 
     def kept(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
-        """The statements that do more than feed decoys; blocks inside are cleaned too, in new nodes."""
+        """Statements that do more than feed decoys, cleaned inside, in new nodes."""
         return [new for stmt in body if (new := self._statement(stmt)) is not None]
 
     def _statement(self, stmt: ast.stmt) -> ast.stmt | None:
@@ -96,7 +98,10 @@ class _Reader:
         body, orelse = self.kept(stmt.body), self.kept(stmt.orelse)
         head = stmt.iter if isinstance(stmt, ast.For) else stmt.test
         loop = not isinstance(stmt, ast.If)
+        # a loop that only jumps does nothing, since whether it ends is no result; an `if` whose body jumps decides
+        # something
         idle = not orelse and (all(isinstance(n, _JUMPS) for n in body) if loop else not body)
+        # a loop also leaves its last item in its target
         binds = isinstance(stmt, ast.For) and not self._all_decoys(stmt.target)
         if idle and not binds and self._pure(head):
             return None
@@ -111,6 +116,7 @@ class _Reader:
             return all(map(self._goes, stmt.targets)) and self._pure(stmt.value)
         if isinstance(stmt, ast.AugAssign):
             name = stmt.target.id if isinstance(stmt.target, ast.Name) else ""
+            # `x += [1]` changes the object that `x` was bound to, so it must have been made for `x`
             fresh = not name or self.depths.get(name, 0) > 0
             return fresh and self._goes(stmt.target) and self._pure(stmt.value)
         if isinstance(stmt, ast.Delete):
@@ -118,7 +124,7 @@ class _Reader:
         return isinstance(stmt, ast.Expr) and self._pure(stmt.value)
 
     def _goes(self, target: ast.expr) -> bool:
-        """Whether storing there touches decoys alone."""
+        # whether storing there touches decoys alone
         if isinstance(target, (ast.Tuple, ast.List)):
             return all(map(self._goes, target.elts))
         if isinstance(target, ast.Starred):
@@ -133,7 +139,7 @@ class _Reader:
         )
 
     def _holds(self, node: ast.expr) -> bool:
-        """Whether this object is one that decoys alone hold."""
+        # whether this object is one that decoys alone hold
         level = 1
         while isinstance(node, ast.Subscript):
             if not self._pure(node.slice):
@@ -142,7 +148,7 @@ class _Reader:
         return isinstance(node, ast.Name) and node.id in self.decoys and self.depths.get(node.id, 0) >= level
 
     def _pure(self, node: ast.AST) -> bool:
-        """Whether evaluating changes nothing that others hold."""
+        # whether evaluating changes nothing that others hold
         if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.NamedExpr)):
             return False
         if isinstance(node, ast.Call) and not self._pure_call(node):
@@ -166,7 +172,7 @@ def _inside(body: Iterable[ast.AST]) -> list[ast.AST]:
 
 
 def _depths(every: list[ast.AST], names: set[str], own: frozenset[str]) -> dict[str, int]:
-    """For each name how many levels of what it is bound to were made there: 1 for `[a]`, 2 for `[[a]]`."""
+    # for each name how many levels of what it is bound to were made there: 1 for `[a]`, 2 for `[[a]]`
     depths = dict.fromkeys(names, _DEEP)
     simple: set[int] = set()
     for node in every:
@@ -190,7 +196,7 @@ def _depths(every: list[ast.AST], names: set[str], own: frozenset[str]) -> dict[
 
 
 def _stored(every: list[ast.AST]) -> Iterator[tuple[str, int, ast.expr]]:
-    """(name, level, value) of everything that is put into a container: level 1 for `a[i] = x`, 2 for `a[i][j] = x`."""
+    # (name, level, value) of everything that is put into a container: level 1 for `a[i] = x`, 2 for `a[i][j] = x`
     for node in every:
         places: list[tuple[ast.AST, list[ast.expr]]] = []
         if isinstance(node, ast.Assign):
@@ -213,7 +219,7 @@ def _stored(every: list[ast.AST]) -> Iterator[tuple[str, int, ast.expr]]:
 
 
 def _made(node: ast.expr, own: frozenset[str]) -> int:
-    """How many levels of this value are new objects, `_DEEP` where it holds nothing from elsewhere."""
+    # how many levels of this value are new objects, `_DEEP` where it holds nothing from elsewhere
     if isinstance(node, (ast.Constant, ast.Compare, ast.JoinedStr, ast.UnaryOp)):
         return _DEEP
     if isinstance(node, (ast.List, ast.Set, ast.Tuple)):

@@ -2,8 +2,7 @@
 
     Raising(program, caught_kinds(handlers), live).may_leave(stmt)
 
-Inputs are taken to be of the right types: only a handler that names `TypeError` and the like expects another. What a
-function of the program raises is looked for in it.
+Inputs are taken to be of the right types: only a handler that names `TypeError` and the like expects another.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ _WIDER = {
     "LookupError": frozenset({"IndexError", "KeyError"}),
     "ArithmeticError": frozenset({"ZeroDivisionError", "OverflowError"}),
 }
+# what wrong types, or numbers without end, lead to: asked for by name alone
 _TYPES = frozenset({"TypeError", "AttributeError", "NameError", "UnboundLocalError", "OverflowError"})
-"""What wrong types, or numbers without end, lead to: asked for by name alone."""
 _BY_CALL: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         ("min", "max", "chr", "index", "remove", "log", "sqrt", "comb", "isqrt"), frozenset({"ValueError"})
@@ -36,7 +35,7 @@ _DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
 
 def caught_kinds(handlers: list[ast.ExceptHandler]) -> frozenset[str] | None:
-    """The names of the exceptions that some handlers catch; None for all but those of wrong types."""
+    """Names of exceptions that handlers catch; None for all but those of wrong types."""
     found: set[str] = set()
     for handler in handlers:
         parts = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -62,7 +61,7 @@ class Raising:
         return any(self._raises(node, seen) for node in nodes(stmt))
 
     def says_by_raising(self, node: ast.AST) -> bool:
-        """Whether a value that nobody reads may have been asked for to see if it can be had: `int(s)`, `table[k]`."""
+        """Whether a value that nobody reads may be asked for to see if it can be had: `int(s)`, `table[k]`."""
         return any(isinstance(n, (ast.Call, ast.Subscript)) and self._raises(n, frozenset()) for n in nodes(node))
 
     def _raises(self, node: ast.AST, seen: frozenset[str]) -> bool:
@@ -96,12 +95,14 @@ class Raising:
         return isinstance(node, typed) and self.caught is not None and bool(self.caught & _TYPES)
 
     def _catches(self, kinds: set[str] | frozenset[str]) -> bool:
+        # a bare `except` would catch wrong types too, and inputs are taken to be of the right ones
         return bool(kinds - _TYPES if self.caught is None else kinds & self.caught)
 
     def _call_raises(self, call: ast.Call, seen: frozenset[str]) -> bool:
         method = isinstance(call.func, ast.Attribute)
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if name in self.program.bodies:
+            # a function of the program is looked into; where it comes back to itself, the depth is all that may raise
             within = seen | {name}
             deep = self._catches({"RecursionError", "RuntimeError"} - (set() if self.caught else {"RuntimeError"}))
             bodies = [] if name in seen else self.program.bodies[name]
@@ -130,5 +131,4 @@ def breaks(body: Sequence[ast.stmt]) -> bool:
 
 
 def jumps_out(body: Sequence[ast.stmt]) -> bool:
-    """Whether some of the code may leave before its end."""
     return any(isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise)) for stmt in body for n in nodes(stmt))

@@ -12,8 +12,8 @@ from typing import Any
 
 from raypoly.strategies.live_code.bindings import Rewriter
 
+# folded integers stay below this, so that hostile source can't make folding itself expensive
 _LARGEST = 10**9
-"""Folded integers stay below this, so that hostile source can't make folding itself expensive."""
 _LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -37,7 +37,7 @@ def fold(tree: ast.Module) -> ast.Module:
 
 
 def constant(node: ast.expr) -> object:
-    """The value of an expression made of constants alone, else None. Raises nothing."""
+    """Value of an expression of constants alone, else None. Raises nothing."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.UnaryOp):
@@ -52,7 +52,7 @@ def constant(node: ast.expr) -> object:
 
 
 def truth(node: ast.expr) -> bool | None:
-    """Whether a test is always true or always false; None where it depends on something."""
+    """Whether a test is always true or false; None where it depends on something."""
     if isinstance(node, ast.BoolOp):
         parts = [truth(value) for value in node.values]
         decisive = isinstance(node.op, ast.Or)
@@ -78,7 +78,6 @@ def _binary(op: ast.operator | ast.cmpop, left: object, right: object) -> object
 
 class _Fold(Rewriter):
     def each(self, items: list[Any]) -> list[Any]:
-        """Code after a jump goes; a copy that is sorted next is `sorted` of what was copied."""
         kept: list[Any] = []
         for new in super().each(items):
             if kept and isinstance(new, ast.Expr) and _sorts_the_copy(kept[-1], new.value):
@@ -153,7 +152,7 @@ class _Fold(Rewriter):
 
 
 def _sorts_the_copy(made: ast.stmt, call: ast.expr) -> bool:
-    """Whether the call sorts the copy that the statement before it made; the two are said in that statement then."""
+    # whether the call sorts the copy that the statement before it made; the two are said in that statement then
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "sort":
         return False
     place, value = call.func.value, made.value if isinstance(made, ast.Assign) else None

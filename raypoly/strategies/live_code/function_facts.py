@@ -1,4 +1,4 @@
-"""What a slicer knows of every function in a program before it reads one of them."""
+"""Facts of every function in a program, found before one is sliced."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ _ACTING = (ast.Call, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
 
 
 class Sharing:
-    """Names of a whole program that may stand for the same object, hold it or be held by it. Reads it once.
+    """Names of a whole program that may stand for the same object, hold it or be held by it.
 
-        sharing = Sharing(nodes(ast.parse("rows = []\\nrow = []\\nrows.append(row)")))
-        sharing.of("row")       ->  {"row", "rows"}
+            sharing = Sharing(nodes(ast.parse("rows = []\\nrow = []\\nrows.append(row)")))
+            sharing.of("row")       ->  {"row", "rows"}
 
-    One class of names a connected group of flows, without direction, scope or time: what is told apart here is surely
-    apart.
+    One class of names a connected group of flows, without direction, scope or time: what is told apart is surely apart.
     """
 
     def __init__(self, every: list[ast.AST]) -> None:
@@ -58,7 +57,7 @@ class Sharing:
         self._groups = {name: group for group in groups.values() for name in group}
 
     def of(self, name: str) -> set[str]:
-        """The name and every other one that may share its object."""
+        """The name and every other that may share its object."""
         return self._groups.get(name) or {name}
 
     def _join(self, targets: set[str], sources: set[str]) -> None:
@@ -105,12 +104,12 @@ class Sharing:
         self._join(owner | self._functions.get(name, set()), given)
 
     def _owners(self, targets: Iterable[ast.expr]) -> set[str]:
-        """The names that the targets bind, or whose objects they store into."""
+        # the names that the targets bind, or whose objects they store into
         places = (n for t in targets for n in nodes(t) if isinstance(n, (ast.Subscript, ast.Attribute)))
         return stores(targets) | {name for place in places if (name := root(place)) is not None}
 
     def _held(self, node: ast.AST) -> set[str]:
-        """Names whose object the value may be, hold, or be made of."""
+        # names whose object the value may be, hold, or be made of
         found: set[str] = set()
         self._hold_into(found, node)
         return found
@@ -128,41 +127,39 @@ class Sharing:
             self._hold_into(found, child)
 
 
+# nodes by which objects get under other names
 _FLOWS = frozenset(
     {
         *(ast.Assign, ast.AugAssign, ast.For, ast.AsyncFor, ast.comprehension, ast.NamedExpr, ast.withitem, ast.Match),
         *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Call),
     }
 )
-"""Nodes by which objects get under other names."""
 
 
 @dataclass(frozen=True)
 class FunctionFacts:
-    """What is known of every function in the program, by its simple name."""
+    """By simple name."""
 
     free: dict[str, set[str]]
-    """Names that a function (class, named lambda) reads and doesn't bind itself."""
+    """Names that a function (class, named lambda) reads and doesn't bind."""
     effectful: set[str]
     """Functions that may change something beyond their own locals."""
     sharing: Sharing
-    """Which names may share objects."""
     own: frozenset[str]
-    """Names that the program binds anywhere: they are no library's."""
+    """Names that the program binds anywhere: no library's."""
     functions: frozenset[str]
-    """Those of functions, methods and classes."""
+    """Functions, methods and classes."""
     bodies: dict[str, list[Function]]
-    """The functions and methods of each name."""
     prints: bool = False
-    """Whether what is printed, or done to anything from outside, is the program's answer."""
+    """Whether what is printed, or done to anything from outside, is the answer."""
     foreign: frozenset[str] = frozenset()
-    """Names that the program reads and never binds."""
+    """Names read and never bound."""
     _reads: dict[int, frozenset[str]] = field(default_factory=dict)
     _acting: dict[int, list[ast.AST]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, tree: ast.Module, prints: bool = False) -> FunctionFacts:
-        """`prints` is for whole programs, whose answer is their output. The tree must stay while the facts are used."""
+        """`prints`: a whole program, whose answer is its output. The tree must stay while the facts are used."""
         every = nodes(tree)
         sharing = Sharing(every)
         free: dict[str, set[str]] = {}
@@ -201,18 +198,18 @@ class FunctionFacts:
         )
 
     def reads(self, node: ast.AST) -> frozenset[str]:
-        """The names that the code reads, and whatever the functions among them read."""
+        """Names that the code reads, and whatever the functions among them read."""
         found = self._reads.get(id(node))
         if found is None:
             found = self._reads[id(node)] = self.expand(loads(node))
         return found
 
     def expand(self, names: set[str]) -> frozenset[str]:
-        """The names and whatever the functions among them read, functions of functions included."""
+        """The names, and whatever the functions among them read, functions of functions included."""
         return frozenset(names if names.isdisjoint(self.free) else reach(names, self.free))
 
     def acting(self, node: ast.AST) -> list[ast.AST]:
-        """The parts of the code that may do more than give a value."""
+        """Parts that may do more than give a value."""
         found = self._acting.get(id(node))
         if found is None:
             found = self._acting[id(node)] = [part for part in nodes(node) if isinstance(part, _ACTING)]
@@ -222,7 +219,7 @@ class FunctionFacts:
 def _changes_others(
     function: Function, inner: list[ast.AST], sharing: Sharing, everyones: Set[str], functions: Set[str]
 ) -> bool:
-    """Whether the body may change an object that it did not make: a parameter, a free name, `self`."""
+    # whether the body may change an object that it did not make: a parameter, a free name, `self`
     if declared(function.body):
         return True
     own = bound_here(function.body)
@@ -245,5 +242,5 @@ def _changes_others(
 
 
 def is_numeric(stmt: ast.AugAssign) -> bool:
-    """Whether the statement can only be about numbers: `i += 1` changes no object that others hold."""
+    """Whether it can only be about numbers: `i += 1` changes no object that others hold."""
     return isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, (int, float))

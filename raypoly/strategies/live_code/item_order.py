@@ -1,4 +1,4 @@
-"""Where the order of a list's items matters: reordering what is only counted, summed or sorted next does nothing.
+"""Where a list's order matters: reordering what is only counted, summed or sorted next does nothing.
 
 h = nums[:]
 heapify(h)        # goes: whatever the order, `sorted` gives the same
@@ -23,12 +23,12 @@ from raypoly.strategies.live_code.library_effects import (
 )
 
 ORDER_MARK = "!"
-"""After a name among the live ones: the order of its items is live as well."""
+"""After a live name: the order of its items is live as well."""
 _FRESH = (ast.List, ast.ListComp, ast.BinOp)
 
 
 def is_reordering(stmt: ast.stmt) -> str:
-    """The name of the list whose items a statement only puts in another order, else empty."""
+    """The list whose items a statement only reorders, else ""."""
     call = stmt.value if isinstance(stmt, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return ""
@@ -41,14 +41,13 @@ def is_reordering(stmt: ast.stmt) -> str:
 
 @dataclass(frozen=True)
 class OrderFacts:
-    """Of one function: lists of its own, or its parameters, that it reorders and that have no other name."""
+    """A function's own lists, or its parameters, that it reorders and that have no other name."""
 
     names: frozenset[str] = frozenset()
     given: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, function: ast.FunctionDef | ast.AsyncFunctionDef) -> OrderFacts:
-        """Looks at nothing but the function."""
         inner = nodes(function)
         found = {name for n in inner if isinstance(n, ast.Expr) and (name := is_reordering(n))}
         if not found:
@@ -63,7 +62,7 @@ class OrderFacts:
         return cls(frozenset(found), frozenset(given))
 
     def read_in_order(self, read: Iterable[str], parts: Iterable[ast.AST]) -> frozenset[str]:
-        """Marks of the names that the code does more to than call what is blind to order."""
+        """Marks of names that the code does more to than call what is blind to order."""
         asked = self.names.intersection(read)
         if not asked:
             return frozenset()
@@ -73,7 +72,7 @@ class OrderFacts:
         return frozenset(name + ORDER_MARK for name in asked & seen)
 
     def may_go(self, stmt: ast.Expr, name: str) -> bool:
-        """Whether nobody outside could have wanted the new order: what is sorted may be an answer, a heap is none."""
+        """Whether nobody outside could want the new order: what is sorted may be an answer, a heap is none."""
         return name not in self.given or not isinstance(getattr(stmt.value, "func", None), ast.Attribute)
 
     def settles(self, stmt: ast.Expr) -> bool:
@@ -84,18 +83,18 @@ class OrderFacts:
 
 
 def is_total(call: ast.Call) -> bool:
-    """Whether a call that sorts does so by the items themselves, so that equal ones can't be told apart."""
+    """Whether it sorts by the items themselves, so that equal ones can't be told apart."""
     return all(word.arg == "reverse" for word in call.keywords)
 
 
 def is_blind(call: ast.Call) -> bool:
-    """Whether a call gives the same for the items of its one argument in any order."""
+    """Whether it gives the same for the items of its one argument in any order."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     return name in ORDER_BLIND and len(call.args) == 1 and is_total(call)
 
 
 def _plain_uses(node: ast.AST) -> Iterator[ast.AST]:
-    """Names below a node whose list gets no other name by it."""
+    # names below a node whose list gets no other name by it
     if isinstance(node, ast.Subscript):
         yield node.value
     elif isinstance(node, ast.Call):

@@ -1,9 +1,9 @@
-"""What calls of built-in names, the usual libraries and containers' methods change: the one model of it.
+"""What calls of built-in names, the usual libraries and containers' methods change.
 
     changed_by(call, own, functions)     # of heappush(h, x)  ->  [h];  of sorted(xs)  ->  [];  of unknown(x)  ->  None
 
-It expects the spelling of `unwrapping.py`: `heappush`, whatever the import was. A name that the program gives to
-something of its own is no library's.
+It expects the spelling of `unwrapping.py`: `heappush`, whatever the import was. A name that the program binds is no
+library's.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _READERS = """
     starmap cache lru_cache cmp_to_key itemgetter attrgetter prod combinations_with_replacement
 """
 READS_ONLY = PURE_NAMES | frozenset(_READERS.split())
-"""Functions that change nothing of what they are given."""
+"""Functions that change nothing of their arguments."""
 CHANGES_FIRST = frozenset(
     {"heappush", "heappop", "heapify", "heapreplace", "heappushpop", "insort", "insort_left", "insort_right", "shuffle"}
 )
-"""Functions that change their first argument, and nothing else."""
+"""Functions that change their first argument alone."""
 _METHODS = """
     get keys values items copy count index find rfind startswith endswith lower upper strip lstrip
     rstrip split join replace  isdigit isalpha isalnum union intersection difference issubset
@@ -44,19 +44,19 @@ _METHODS = """
 READ_ONLY_METHODS = frozenset(_METHODS.split())
 FILLS = frozenset({"append", "appendleft", "add", "extend", "extendleft", "insert", "update", "setdefault"})
 CHANGING_METHODS = FILLS | {"remove", "discard", "pop", "popleft", "popitem", "clear", "sort", "reverse", "rotate"}
-"""Methods that change their owner, and nothing else."""
+"""Methods that change their owner alone."""
 COPIES = frozenset({"list", "set", "dict", "tuple", "deque", "Counter", "sorted", "frozenset", "OrderedDict"})
-"""What gives a new container of what it is given."""
+"""New containers of what they are given."""
 PLAIN_RESULTS = frozenset(
     {"len", "sum", "int", "str", "range", "abs", "ord", "chr", "bool", "float", "round", "any", "all"}
 )
-"""What gives a value that holds nothing of what it was given."""
+"""Results that hold nothing of what was given."""
 ORDER_BLIND = frozenset({"sorted", "sum", "min", "max", "len", "set", "frozenset", "Counter", "any", "all"})
-"""What gives the same for the same items in any order."""
+"""Same result for the same items in any order."""
 
 
 def library_name(call: ast.Call) -> str:
-    """`heappush` of `heappush(...)` and of `heapq.heappush(...)`; empty for methods of anything but a module."""
+    """`heappush` of `heappush(...)` and `heapq.heappush(...)`; empty for methods of anything but a module."""
     if isinstance(call.func, ast.Name):
         return call.func.id
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -66,9 +66,9 @@ def library_name(call: ast.Call) -> str:
 
 
 def changed_by(call: ast.Call, own: Set[str], functions: Set[str]) -> list[ast.expr] | None:
-    """The objects that a call may change; None where that is not known.
+    """Objects that a call may change; None where that is not known.
 
-    `own`: names that the program binds; `functions`: those of its functions, methods and classes.
+    `own`: names that the program binds; `functions`: its functions, methods and classes.
     """
     if isinstance(call.func, ast.Attribute):
         owner, method = call.func.value, call.func.attr

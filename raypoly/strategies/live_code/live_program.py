@@ -1,10 +1,13 @@
-"""The live part of a program, found once: what its canonical text, its constructs and its features are read from.
+"""The live part of a program, found once, and its canonical text: one for all programs that differ in words only.
 
     live = live_program("class Solution:\\n def twice(self, n: int): return n * 2  # easy", "Solution().twice")
     live.entry              ->  "a"
-    ast.unparse(live.tree)  ->  "def a(b):\\n    return b * 2"
+    canonical_text(live)    ->  "def a(b): return b * 2"
 
-`source` may be hostile: it is parsed, never run. Places (lines and columns) are those of the source.
+Comments, docstrings, annotations, imports, the spelling of library names and literals, the class around the entry, and
+code without effect are gone; own names are letters. Run, it gives what the program gives. Judges are shown the text,
+and answers are remembered by it; few tokens are part of the purpose: one blank a level, and a block of one short
+statement on its head's line. `source` may be hostile: it is parsed, never run. Places are those of the source.
 """
 
 from __future__ import annotations
@@ -28,24 +31,24 @@ from raypoly.strategies.live_code.unwrapping import (
     unwrap_class,
 )
 
+# decoys are looked for in programs of a usual size: the search takes time by size and number of names
 _MOST_NODES = 6000
-"""Decoys are looked for in programs of a usual size: the search takes time by size and number of names."""
+# where a decoy went, what fed it may be one now; chains are short
 _ROUNDS = 3
-"""Where a decoy went, what fed it may be one now; chains are short."""
 
 
 @dataclass(frozen=True)
 class LiveProgram:
-    """What the result depends on, in one spelling. The tree is shared by all who read it, and changed by none."""
+    """What the result depends on. The tree is shared by all who read it, and changed by none."""
 
     tree: ast.Module
     entry: str
-    """What the entry is called there: `a`, or `a().b` where it is a method still; empty where there is none."""
+    """`a`, or `a().b` where it is a method still; empty where there is none."""
 
 
 @lru_cache(maxsize=1)
 def live_program(source: str, entry_point: str = "") -> LiveProgram:
-    """`entry_point` is `f` or `Solution().method`, empty for a whole program, whose answer is what it prints.
+    """`entry_point`: `f` or `Solution().method`; empty for a whole program, whose answer is what it prints.
 
     Raises `SyntaxError`; `RecursionError` where the source is nested too deeply to be read.
     """
@@ -56,6 +59,7 @@ def live_program(source: str, entry_point: str = "") -> LiveProgram:
     tree = _live(tree, entry_point)
     if entry_point:
         tree = unwrap_class(drop_unreached(tree, entry_point), entry_point)
+    # by place and not by name: renaming gives the entry another one
     place = _place(tree, entry_point)
     tree = rename(tree)
     for node in nodes(tree):
@@ -70,8 +74,10 @@ def live_program(source: str, entry_point: str = "") -> LiveProgram:
 
 def _live(tree: ast.Module, entry: str) -> ast.Module:
     small = len(nodes(tree)) <= _MOST_NODES
+    # settled tests are constants now, whose branches folding takes away
     if small and settle(tree, entry.split(".")[-1]):
         tree = fold(tree)
+    # slicing leaves containers that only feed themselves; without them, more may be dead
     for _ in range(_ROUNDS):
         program = FunctionFacts.read(tree, prints=not entry)
         tree = slice_to(tree, entry, program)
@@ -81,7 +87,7 @@ def _live(tree: ast.Module, entry: str) -> ast.Module:
 
 
 def _place(tree: ast.Module, entry: str) -> tuple[int, ...]:
-    """Where the entry stands: its place at the top, and in its class."""
+    # where the entry stands: its place at the top, and in its class
     owner, _, method = entry.partition(".")
     owner = owner.split("(")[0]
     top = [getattr(node, "name", "") for node in tree.body]
@@ -93,3 +99,45 @@ def _place(tree: ast.Module, entry: str) -> tuple[int, ...]:
     if not isinstance(node, ast.ClassDef) or not method:
         return (at,)
     return next(((at, i) for i, part in enumerate(node.body) if getattr(part, "name", "") == method), ())
+
+
+# lines that a block of one short statement may follow
+_JOINED = ("if ", "for ", "while ", "def ", "with ", "elif ", "else:", "async ")
+_COMPOUND = (*_JOINED, "class ", "try:", "match ", "case ", "@")
+_LONGEST_LINE = 120
+
+
+@dataclass(frozen=True)
+class Canonical:
+    text: str
+    entry: str
+    """As in `LiveProgram`."""
+
+
+def canonical(source: str, entry: str = "") -> Canonical:
+    """`entry` as in `live_program`. Raises `SyntaxError`."""
+    live = live_program(source, entry)
+    return Canonical(canonical_text(live), live.entry)
+
+
+def canonical_text(live: LiveProgram) -> str:
+    return _narrow(ast.unparse(live.tree))
+
+
+def _narrow(text: str) -> str:
+    # the text with one blank a level, no blank lines, and blocks of one statement on the line of their head
+    if '"""' in text or "'''" in text:
+        return text  # a string goes over lines, whose blanks are its own
+    lines = [(len(line) - len(line.lstrip(" ")), line.lstrip(" ")) for line in text.split("\n") if line.strip()]
+    found: list[str] = []
+    at = 0
+    while at < len(lines):
+        depth, line = lines[at]
+        at += 1
+        if line.startswith(_JOINED) and line.endswith(":") and at < len(lines):
+            inner, body = lines[at]
+            alone = at + 1 == len(lines) or lines[at + 1][0] < inner
+            if alone and not body.startswith(_COMPOUND) and len(line) + len(body) < _LONGEST_LINE:
+                line, at = f"{line} {body}", at + 1
+        found.append(" " * (depth // 4) + line)
+    return "\n".join(found)

@@ -1,4 +1,4 @@
-"""What names of a program stand for, and which are surely numbers: facts for `algebra.py`."""
+"""What names stand for, and which are surely numbers: facts for `algebra.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NameFacts:
 
     def __init__(self, every: list[ast.AST]) -> None:
         self.definitions: dict[str, ast.expr] = {}
-        """Of names that are bound once, to what never changes after."""
+        """Of names bound once, to what never changes after."""
         self.numbers: set[str] = set()
         self.own: set[str] = set()
         """Names that the program binds."""
@@ -79,7 +79,7 @@ class NameFacts:
                 self._define(one, its)
 
     def _note_numbers(self, node: ast.AST) -> None:
-        """Names that are surely numbers, by what is done with them."""
+        # names that are surely numbers, by what is done with them
         parts: list[ast.expr] = []
         if isinstance(node, ast.BinOp):
             if isinstance(node.op, MAKES_NUMBERS) or (isinstance(node.op, ast.Mod) and not is_text(node.left)):
@@ -109,12 +109,11 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def is_text(node: ast.expr) -> bool:
-    """Whether an expression is a text, written out."""
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)))
 
 
 def _changed(call: ast.Call) -> Iterator[str]:
-    """Names whose objects a call may change."""
+    # names whose objects a call may change
     name = getattr(call.func, "id", "")
     if isinstance(call.func, ast.Attribute):
         if call.func.attr in READ_ONLY_METHODS or root(call.func) in PURE_MODULES:

@@ -25,20 +25,20 @@ from raypoly.strategies.live_code.bindings import (
 )
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# attributes that objects from elsewhere have too
 _FOREIGN = frozenset({"val", "next", "left", "right", "random", "neighbors", "children"}).union(
     *(dir(kind) for kind in (list, dict, set, str, int, float, bytes, tuple, deque))
 )
-"""Attributes that objects from elsewhere have too."""
+# classes that tests bring along and look for: a program's own copy of one stands for it
 _GIVEN = frozenset({"ListNode", "TreeNode"})
-"""Classes that tests bring along and look for: a program's own copy of one stands for it."""
 _APART = "'"
 _GIVEN_FIELDS = frozenset({"val", "next", "left", "right"})
 
 
 def rename(tree: ast.Module) -> ast.Module:
-    """The same program (changed in place) with its own names, and fields of its own classes, replaced by
-    letters; names from outside stay."""
+    """The program (changed in place) with letters for its own names and its classes' fields."""
     own = bound_here(tree.body) | {name for node in nodes(tree) if isinstance(node, ast.Global) for name in node.names}
+    # tests look for these classes by name
     own -= _GIVEN
     renamed = _Rename(tree, own).scoped(tree, own)
     assert isinstance(renamed, ast.Module)
@@ -46,7 +46,7 @@ def rename(tree: ast.Module) -> ast.Module:
 
 
 def _letters(taken: set[str]) -> Iterator[str]:
-    """Letters, then words of two and more: a model reads each of them as one token."""
+    # letters, then words of two and more: a model reads each of them as one token
     words = ("".join(word) for size in count(2) for word in product(ascii_lowercase, repeat=size))
     for name in ascii_letters:
         if name not in taken:
@@ -55,7 +55,7 @@ def _letters(taken: set[str]) -> Iterator[str]:
 
 
 def tell_apart(tree: ast.Module) -> None:
-    """Give each scope below the top names of its own (in place): one that another scope has too gets a mark."""
+    """Give each scope below the top names of its own (in place), by a mark on one that another scope has too."""
     top = bound_here(tree.body) | {name for node in nodes(tree) if isinstance(node, ast.Global) for name in node.names}
     _TellApart(tree, top).scoped(tree, top)
 
@@ -69,7 +69,7 @@ class _Rename(Rewriter):
         self.attributes: dict[str, str] = {}
         self.scopes: list[tuple[dict[str, str | None], bool]] = []
         self.arguments: dict[str, dict[str, str]] = {}
-        """By the old name of each function: its parameters, old and new."""
+        """By a function's old name: its parameters, old and new."""
         self.calls: list[tuple[str, ast.keyword]] = []
 
     def resolve(self, name: str) -> str:
@@ -84,11 +84,10 @@ class _Rename(Rewriter):
         return name
 
     def new_name(self, name: str) -> str:
-        """What a binding of this name is called from now on."""
         return next(self.names)
 
     def attribute(self, name: str) -> str:
-        """A method's or field's new name, which is the same in every class of the program."""
+        """A method's or field's new name, the same in every class of the program."""
         if name.startswith("__") or (name not in self.methods and name not in self.fields):
             return name
         if name not in self.attributes:
@@ -164,7 +163,7 @@ class _Rename(Rewriter):
         return node
 
     def class_scope(self, names: set[str]) -> dict[str, str | None]:
-        """New names of what a class binds, as far as they are known."""
+        """New names of what a class binds, as far as known."""
         return {name: self.attribute(name) if name in self.fields else None for name in sorted(names)}
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
@@ -176,7 +175,7 @@ class _Rename(Rewriter):
         return node
 
     def _defaults(self, args: ast.arguments) -> None:
-        """What a parameter is by default is said outside of the function."""
+        # what a parameter is by default is said outside of the function
         args.defaults = [self.visit(value) for value in args.defaults]
         args.kw_defaults = [None if value is None else self.visit(value) for value in args.kw_defaults]
 
@@ -205,7 +204,7 @@ class _Rename(Rewriter):
 
 
 class _TellApart(_Rename):
-    """Keeps the names of attributes, of what is at the top, and of the first scope that has a name."""
+    """Keeps attributes, names at the top, and names of the first scope that has them."""
 
     def __init__(self, tree: ast.Module, top: set[str]) -> None:
         super().__init__(tree, top)
@@ -227,7 +226,7 @@ class _TellApart(_Rename):
 
 
 def _fields(tree: ast.Module, classes: list[ast.ClassDef]) -> set[str]:
-    """Attributes that the program's own classes alone have: class-level names and what methods store in `self`."""
+    # attributes that the program's own classes alone have: class-level names and what methods store in `self`
     handles = {first.arg for c in classes for m in c.body if isinstance(m, _FUNCTIONS) for first in m.args.args[:1]}
     attributes = [node for node in nodes(tree) if isinstance(node, ast.Attribute)]
     mine = [node for node in attributes if isinstance(node.value, ast.Name) and node.value.id in handles]

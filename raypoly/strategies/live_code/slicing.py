@@ -22,8 +22,8 @@ from raypoly.strategies.live_code.item_order import ORDER_MARK, OrderFacts, is_r
 from raypoly.strategies.live_code.library_effects import changed_by
 
 _JUMPS = (ast.Break, ast.Continue)
+# loops in loops are looked at again and again: what is nested too deeply for that stays as it is
 _MOST_VISITS = 20_000
-"""Loops in loops are looked at again and again: what is nested too deeply for that stays as it is."""
 
 
 def slice_to(tree: ast.Module, entry_point: str, program: FunctionFacts) -> ast.Module:
@@ -32,6 +32,7 @@ def slice_to(tree: ast.Module, entry_point: str, program: FunctionFacts) -> ast.
     `entry_point` is `f` or `Solution().method`; empty keeps whatever any function or class at the top depends on.
     """
     wanted = {entry_point.split("(")[0].split(".")[0]} if entry_point else set(program.free)
+    # the entry is not there, as where a program forgot to define it: then everything at the top counts
     if not wanted & set(program.free):
         wanted = bound_here(tree.body)
     slicer = _Slicer(program, entry_point.split(".")[-1], frozenset(), frozenset())
@@ -48,8 +49,8 @@ class _Loop:
     jumps: bool
 
 
+# the names live before some statements, and those statements that stay
 _Sliced = tuple[frozenset[str], list[ast.stmt]]
-"""The names live before some statements, and those statements that stay."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +78,19 @@ class _Slicer:
 
     def block(self, stmts: list[ast.stmt], live: frozenset[str], loop: _Loop | None) -> _Sliced:
         kept: list[ast.stmt] = []
+        # from the last statement to the first: what is live before one follows from what is live after it
         for stmt in reversed(stmts):
             live, new = self.statement(stmt, live, loop)
             kept.extend(reversed(new))
             if self.raising is not None:
+                # any statement of a `try` may be the last before a handler runs: what handlers read is live all along
                 live |= self.raising.live
         kept.reverse()
         return live, kept
 
     def statement(self, stmt: ast.stmt, live: frozenset[str], loop: _Loop | None) -> _Sliced:
         self.visits[0] -= 1
+        # the budget is spent: keeping a statement unread is always right
         if self.visits[0] < 0:
             return live | self.reads(stmt), [stmt]
         if isinstance(stmt, (ast.Assign, ast.AugAssign)):
@@ -96,6 +100,8 @@ class _Slicer:
         if isinstance(stmt, (ast.Return, ast.Raise)):
             return self.reads(stmt) | self.at_exit, [stmt]
         if isinstance(stmt, _JUMPS):
+            # In the first reading of a loop its jumps are left out: it asks whether anything else in the body is live.
+            # A jump of a dead loop decides nothing.
             if loop is None or not loop.jumps:
                 return live, []
             return (loop.on_break if isinstance(stmt, ast.Break) else loop.on_continue), [stmt]
@@ -120,8 +126,10 @@ class _Slicer:
 
     def _expression(self, stmt: ast.Expr, live: frozenset[str]) -> _Sliced:
         if self.order.names and (name := is_reordering(stmt)) in self.order.names:
+            # nobody reads the order from here on, so putting the items in another one is dead
             if name + ORDER_MARK not in live and self.order.may_go(stmt, name):
                 return live, []
+            # a sort is the same for any order before it: above it the order is dead
             if self.order.settles(stmt):
                 live -= {name + ORDER_MARK}
                 return live | self.program.reads(stmt), [stmt]
@@ -131,14 +139,17 @@ class _Slicer:
         targets: list[ast.expr] = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
         names = stores(targets)
         if not names.isdisjoint(live):
+            # only a plain assignment to names alone kills them: `a[i] = x` and `a += x` read what was there
             if isinstance(stmt, ast.Assign) and all(isinstance(t, ast.Name) for t in targets):
                 live = live - names - {name + ORDER_MARK for name in names}
             return live | self.reads(stmt), [stmt]
+        # `b += [1]` changes the object, which may be live under another name; `i += 1` can not
         changes = isinstance(stmt, ast.AugAssign) and not is_numeric(stmt)
         if changes and any(self._touches(name, live) for name in names):
             return live | names | self.reads(stmt), [stmt]
         if any(self._touches(root(t.value), live) for t in _places(targets)):
             return live | self.reads(stmt), [stmt]
+        # nobody reads the target, but making the value does something: that alone stays, as an expression
         if self._stays(stmt.value, live):
             return live | self.reads(stmt.value), [ast.copy_location(ast.Expr(stmt.value), stmt)]
         return live, []
@@ -147,7 +158,10 @@ class _Slicer:
         after, orelse = self.block(stmt.orelse, live, loop) if stmt.orelse else (live, [])
         head = stmt.test if isinstance(stmt, ast.While) else stmt.iter
         targets = set() if isinstance(stmt, ast.While) else stores([stmt.target])
+        # Two readings: without jumps, to see whether the loop does anything; if it does, again with its head and its
+        # jumps live, which may make more of the body live.
         _, body = self._until_stable(stmt.body, after, live, targets, jumps=False)
+        # an empty loop with a `break` still decides whether its `else` runs
         decides = bool(orelse) and breaks(stmt.body)  # whether what follows runs
         if not body and not decides and targets.isdisjoint(live) and not self._stays(head, live):
             return after, orelse
@@ -160,17 +174,19 @@ class _Slicer:
     def _until_stable(
         self, body: list[ast.stmt], start: frozenset[str], out: frozenset[str], targets: set[str], jumps: bool
     ) -> _Sliced:
-        """Live names at the loop's head, once another round adds none, and the body that stays."""
+        # live names at the loop's head, once another round adds none, and the body that stays
         head = start
         while True:
             before, kept = self.block(body, head, _Loop(out, head, jumps))
             grown = head | (before - targets)
             if grown == head:
                 return head, kept
+            # the next round may read what this one leaves: go round until no name is added, which ends since names are
+            # finite
             head = grown
 
     def _branches(self, stmt: ast.stmt, live: frozenset[str], loop: _Loop | None) -> _Sliced:
-        """If, with, match: each block on its own; the guard counts where a block keeps something."""
+        # if, with, match: each block on its own; the guard counts where a block keeps something
         new = copy.copy(stmt)
         any_kept = False
         # of an `if` or a `with` one of the blocks runs, and whole
@@ -195,7 +211,7 @@ class _Slicer:
         return before | self.reads(*guards), [new]
 
     def _try(self, stmt: ast.Try | ast.TryStar, live: frozenset[str], loop: _Loop | None) -> _Sliced:
-        """What may raise something that is caught stays; a `try` that nothing can leave so is its body alone."""
+        # what may raise something that is caught stays; a `try` that nothing can leave so is its body alone
         new = copy.copy(stmt)
         after, new.finalbody = self.block(stmt.finalbody, live, loop)
         before = after | (live if stmt.finalbody else frozenset())
@@ -207,6 +223,8 @@ class _Slicer:
         names, new.orelse = self.block(stmt.orelse, after, loop)
         raising = Raising(self.program, caught_kinds(stmt.handlers), before)
         _, body = replace(self, raising=raising).block(stmt.body, names | before, loop)
+        # Nothing that stays can raise what is caught, so the handlers are dead. Sliced once more without them: fewer
+        # names are live then.
         if not any(map(raising.may_leave, body)):
             names, body = self.block([*stmt.body, *stmt.orelse], after, loop)
             return names, body + new.finalbody if not stmt.finalbody or not jumps_out(body) else [new]
@@ -214,6 +232,7 @@ class _Slicer:
         return start | before, [new]
 
     def _function(self, stmt: Function) -> ast.stmt:
+        # a function is sliced by its own: of its names only those that outlive it are live at its end
         here = bound_here(stmt.body)
         outside = declared(stmt.body)
         outer = frozenset((loads(stmt) - (here - outside)) | parameters(stmt.args) | outside)
@@ -235,13 +254,15 @@ class _Slicer:
         return new
 
     def _touches(self, name: str | None, live: frozenset[str]) -> bool:
+        # an object without a name may be anything; in a whole program what comes from outside (a file, `sys`) is output
         if name is None or (self.program.prints and name in self.program.foreign):
             return True
         shared = self.program.sharing.of(name)
+        # the object matters if some name for it is read later, or if callers can see it
         return not (shared.isdisjoint(live) and shared.isdisjoint(self.outer))
 
     def _stays(self, node: ast.AST, live: frozenset[str]) -> bool:
-        """Whether running the code may change something live besides the value that it gives, or raise for `try`."""
+        # whether running the code may change something live besides the value that it gives, or raise for `try`
         for part in self.program.acting(node):
             if isinstance(part, ast.Call):
                 if self._call_acts(part, live):
@@ -256,6 +277,7 @@ class _Slicer:
         if any(name in program.effectful for name in arguments):
             return True
         if isinstance(call.func, ast.Name):
+            # a function of the program: its own effects are known, and its arguments are among them
             if call.func.id in program.free:
                 return call.func.id in program.effectful
             if call.func.id == "print" and program.prints:
@@ -271,7 +293,7 @@ class _Slicer:
 
 
 def _places(targets: Sequence[ast.expr]) -> list[ast.Subscript | ast.Attribute]:
-    """The subscripts and attributes that are stored to."""
+    # the subscripts and attributes that are stored to
     found = [node for target in targets for node in nodes(target)]
     return [n for n in found if isinstance(n, (ast.Subscript, ast.Attribute)) and not isinstance(n.ctx, ast.Load)]
 

@@ -22,8 +22,8 @@ ANYTHING: Range = (-inf, inf)
 COUNT: Range = (0, inf)
 ITEMS = "[]"
 RESULT = "()"
+# methods that put a value in, and the argument that it is
 _ADDS = {"append": 0, "appendleft": 0, "add": 0, "insert": 1, "setdefault": 1}
-"""Methods that put a value in, and the argument that it is."""
 _KEEPS = frozenset({"pop", "popleft", "popitem", "remove", "discard", "clear", "sort", "reverse", "rotate"})
 _VIEWS = frozenset({"list", "tuple", "sorted", "reversed", "set", "iter", "deque"})
 
@@ -37,11 +37,11 @@ class StoredValues:
         self.unknown: set[str] = set()
         self.ordered: set[tuple[str, str]] = set()
         """Names of which a loop says that the first is no greater than the second."""
+        # names, by identity, where they are read in a way that gives their object no other name
         self._kept: set[int] = set()
-        """Names, by identity, where they are read in a way that gives their object no other name."""
         self._changed: set[str] = set()
+        # names whose objects' parts may be what other names stand for
         self._views: list[tuple[str, set[str]]] = []
-        """Names whose objects' parts may be what other names stand for."""
         loads: list[ast.Name] = []
         for node in every:
             if isinstance(node, ast.Name):
@@ -120,7 +120,7 @@ class StoredValues:
         self.unknown |= {f"{root(n)}{ITEMS}" for n in ast.walk(target) if isinstance(n, ast.Subscript)}
 
     def _hold(self, name: str, value: ast.expr) -> None:
-        """What the value holds is now among what the name's object holds."""
+        # what the value holds is now among what the name's object holds
         cell = name + ITEMS
         if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
             for item in value.elts:
@@ -162,7 +162,7 @@ class StoredValues:
             self._forget(target.elts[1])
 
     def _of_range(self, call: ast.Call) -> ast.expr | Range:
-        """What a `range` goes over: from its start on, as far as its step goes up."""
+        # what a `range` goes over: from its start on, as far as its step goes up
         first: ast.expr = call.args[0] if len(call.args) > 1 else ast.Constant(0)
         step = call.args[2] if len(call.args) > 2 else ast.Constant(1)
         up = isinstance(step, ast.Constant) and isinstance(step.value, int) and step.value > 0
@@ -206,20 +206,20 @@ class StoredValues:
                     self._give(f"{root(call.args[0])}{ITEMS}", value)
 
     def _hold_inside(self, name: str, value: ast.expr) -> None:
-        """A container that is put into another: what it holds is held there too."""
+        # A container that is put into another: what it holds is held there too
         if isinstance(value, (ast.List, ast.Tuple, ast.ListComp, ast.Set)):
             self._hold(name, value)
 
 
 def _is_list(node: ast.expr) -> bool:
-    """Whether an expression is a list written out, or lists joined or repeated."""
+    # whether an expression is a list written out, or lists joined or repeated
     if isinstance(node, ast.BinOp):
         return _is_list(node.left) or _is_list(node.right)
     return isinstance(node, (ast.List, ast.ListComp))
 
 
 def _iterated(source: ast.expr) -> set[str]:
-    """Names of containers that a value is made of, or that are gone over."""
+    # names of containers that a value is made of, or that are gone over
     if isinstance(source, ast.Call):
         return set().union(*map(_iterated, source.args))
     if isinstance(source, (ast.ListComp, ast.GeneratorExp)):
@@ -229,7 +229,7 @@ def _iterated(source: ast.expr) -> set[str]:
 
 
 def _orders(test: ast.expr) -> set[tuple[str, str]]:
-    """Pairs of names of which a loop's test says that one is no greater than the other."""
+    # pairs of names of which a loop's test says that one is no greater than the other
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return set().union(*map(_orders, test.values))
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:

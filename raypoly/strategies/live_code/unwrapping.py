@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from raypoly.strategies.live_code.bindings import Rewriter, loads, nodes
 from raypoly.strategies.live_code.function_facts import Function
 
+# modules whose names are as well known without theirs
 _KNOWN = frozenset({"heapq", "collections", "bisect", "math", "itertools", "functools", "string", "operator", "copy"})
-"""Modules whose names are as well known without theirs."""
+# names that are also something else: they keep their module
 _AMBIGUOUS = frozenset({"pow", "copy", "count", "index", "sum", "concat", "merge", "compress", "repeat", "e", "pi"})
-"""Names that are also something else: they keep their module."""
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 LIBRARY_MARK = "@"
 """Before a library's name that the program gives to something of its own as well, until that has another."""
@@ -45,7 +45,7 @@ def plain_library_names(tree: ast.Module) -> ast.Module:
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """Names that something other than an import binds."""
+    # names that something other than an import binds
     every = nodes(tree)
     stored = {n.id for n in every if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     named = {n.name for n in every if isinstance(n, _NAMED) and n.name}
@@ -57,7 +57,7 @@ class _Plain(Rewriter):
         self.real, self.bound = real, bound
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> ast.AST | None:
-        """An import whose name the program also binds itself is left for the slicer to judge."""
+        # an import whose name the program also binds itself is left for the slicer to judge
         names = {(a.asname or a.name).split(".")[0] for a in node.names}
         return ast.copy_location(ast.Pass(), node) if not names & self.bound else node
 
@@ -78,7 +78,7 @@ class _Plain(Rewriter):
         return node
 
     def _named(self, path: str) -> ast.expr:
-        """`heapq.heappush` as the name alone where that can't be taken for another."""
+        # `heapq.heappush` as the name alone where that can't be taken for another
         *owners, name = path.split(".")
         if owners and owners[0] in _KNOWN and name not in _AMBIGUOUS:
             return ast.Name(LIBRARY_MARK + name if name in self.bound else name, ast.Load())
@@ -93,7 +93,7 @@ class _Plain(Rewriter):
         return node
 
     def _cached(self, node: ast.expr) -> ast.expr:
-        """Every memo is `@cache`: its size changes no result."""
+        # every memo is `@cache`: its size changes no result
         made = node.func if isinstance(node, ast.Call) else node
         known = isinstance(made, ast.Name) and made.id in _CACHES and not {"cache", "lru_cache"} & self.bound
         return ast.copy_location(ast.Name("cache", ast.Load()), node) if known else node
@@ -102,6 +102,7 @@ class _Plain(Rewriter):
 def drop_unreached(tree: ast.Module, entry_point: str) -> ast.Module:
     """The module (changed in place) without methods that the entry never comes to, even where they call themselves."""
     owner, _, entry = entry_point.partition(".")
+    # a base class or a decorator may call any method: such classes stay whole
     classes = [c for c in tree.body if isinstance(c, ast.ClassDef) and not c.bases and not c.decorator_list]
     # where the class itself is what is called, all its methods may be
     classes = [c for c in classes if entry or c.name != owner.split("(")[0]]
@@ -112,6 +113,8 @@ def drop_unreached(tree: ast.Module, entry_point: str) -> ast.Module:
     others = [stmt for stmt in tree.body if stmt not in classes]
     used = {entry} | mentioned(others + [stmt for c in classes for stmt in c.body if id(stmt) not in methods])
     kept: set[int] = set()
+    # a kept method mentions others, so it is searched again until none is new; `__init__` and the like are called by
+    # Python
     while found := [m for m in waiting if id(m) not in kept and (m.name in used or m.name.startswith("__"))]:
         kept |= {id(m) for m in found}
         used |= mentioned(found)
@@ -158,11 +161,12 @@ def unwrap_class(tree: ast.Module, entry_point: str) -> ast.Module:
 
 
 def _handles(tree: ast.Module, node: ast.ClassDef) -> set[str]:
-    """The class's name and the methods' `self`, where the program uses them for nothing but to call methods."""
+    # the class's name and the methods' `self`, where the program uses them for nothing but to call methods
     methods = {m.name: m for m in node.body if isinstance(m, _FUNCTIONS)}
     others = {n.id for n in nodes(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     others |= {n.arg for n in nodes(tree) if isinstance(n, ast.arg)}
     others |= {n.name for n in nodes(tree) if isinstance(n, (*_FUNCTIONS, ast.ClassDef)) and n not in methods.values()}
+    # a method that becomes a function must not take the name of anything else that the program reads or binds
     free = loads(tree)
     if any(name.startswith("__") or name in others or name in free for name in methods):
         return set()
@@ -177,6 +181,8 @@ def _handles(tree: ast.Module, node: ast.ClassDef) -> set[str]:
                 return set()
             handles.add(first.arg)
             firsts += 1
+    # The class may be opened only if each mention of it or of a `self` is a call of a method: as many names as such
+    # uses. A parameter of the name of a `self` elsewhere would be another thing, so those are counted too.
     counted = sum(1 for n in nodes(tree) if isinstance(n, ast.Name) and n.id in handles)
     used = sum(1 for n in nodes(tree) if _owner(n, handles, node.name) and getattr(n, "attr", "") in methods)
     bound = sum(1 for n in nodes(tree) if isinstance(n, ast.arg) and n.arg in handles)
@@ -184,7 +190,7 @@ def _handles(tree: ast.Module, node: ast.ClassDef) -> set[str]:
 
 
 def _owner(node: ast.AST, handles: set[str], owner: str) -> bool:
-    """Whether a node is `self.x`, `Solution.x` or `Solution().x`, for reading."""
+    # whether a node is `self.x`, `Solution.x` or `Solution().x`, for reading
     if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return False
     value = node.value

@@ -18,8 +18,8 @@ from raypoly.strategies.live_code.bindings import alike
 from raypoly.strategies.live_code.stored_values import ANYTHING, COUNT, ITEMS, RESULT, Range, StoredValues
 
 _TRUTH: Range = (0, 1)
+# bounds that move twice move on to one of these, so that the search for them ends
 _STEPS = (-inf, -1, 0, 1, inf)
-"""Bounds that move twice move on to one of these, so that the search for them ends."""
 _ROUNDS = 12
 _LARGEST = 2.0**40
 _RESULTS: dict[str, Range] = {
@@ -61,6 +61,8 @@ class ValueRanges:
                     moved[cell] = moved.get(cell, 0) + 1
                     if new == old:
                         continue
+                    # a counter would move by one for ever: from its second move on a bound jumps to the next of
+                    # `_STEPS`
                     if moved[cell] > 1:
                         new = _widened(old, new)
                 self._cells[cell] = new
@@ -78,7 +80,7 @@ class ValueRanges:
         return found
 
     def _range(self, node: ast.expr) -> Range | None:
-        """None while nothing is known to reach it."""
+        # none while nothing is known to reach it
         if isinstance(node, ast.Constant):
             value = node.value
             return (value, value) if isinstance(value, (int, float)) and abs(value) < _LARGEST else ANYTHING
@@ -137,7 +139,7 @@ class ValueRanges:
         return _RESULTS.get(name, ANYTHING)
 
     def _items(self, node: ast.expr) -> Range | None:
-        """Of what a container holds."""
+        # of what a container holds
         if isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp)):
             return self._range(node.elt)
         return self._cell(node.id + ITEMS) if isinstance(node, ast.Name) else ANYTHING
@@ -153,7 +155,7 @@ class ValueRanges:
         return _bounded(_arithmetic(node.op, left, right))
 
     def _between(self, node: ast.BinOp) -> Range | None:
-        """Of the middle of two names that a loop keeps in order: `(lo + hi) // 2`, `lo + (hi - lo) // 2`."""
+        # of the middle of two names that a loop keeps in order: `(lo + hi) // 2`, `lo + (hi - lo) // 2`
         assert self._stored is not None
         half = node if isinstance(node.op, ast.FloorDiv) else node.right
         if (

@@ -97,7 +97,7 @@ class _Rewriter(ast.NodeTransformer):
         return [node, *report]
 
     def _report(self, node: ast.For | ast.While, number: int, targets: set[str]) -> list[ast.stmt]:
-        """A statement after the loop that tells the values it leaves, where names are all that it changes."""
+        # A statement after the loop that tells the values it leaves, where names are all that it changes
         inside = [part for stmt in node.body for part in nodes(stmt)]
         other = (ast.Return, ast.Yield, ast.YieldFrom, ast.Raise, ast.Global, ast.Nonlocal, ast.FunctionDef)
         changes = [p for p in inside if isinstance(p, (ast.Subscript, ast.Attribute))]

@@ -105,7 +105,7 @@ class Meter:
             raise _Enough
 
     def _each(self, number: int, items: Iterable[Any]) -> Iterator[Any]:
-        """The items, asked for when a loop would ask for them."""
+        # the items, asked for when a loop would ask for them
         iterator = iter(items)
         return iter(()) if number in self.skip else self._counted(number, iterator)
 
@@ -115,7 +115,7 @@ class Meter:
             yield item
 
     def _test(self, number: int, value: object) -> bool:
-        """Whether the value is true, asked once, as a loop asks."""
+        # whether the value is true, asked once, as a loop asks
         if number in self.skip:
             return False
         is_true = bool(value)
@@ -124,7 +124,7 @@ class Meter:
         return is_true
 
     def _folded(self, number: int, items: Iterable[Any], initial: bool) -> Iterator[Any]:
-        """The items of a `reduce`; only a first one if it is to do nothing and has no initial value."""
+        # the items of a `reduce`; only a first one if it is to do nothing and has no initial value
         try:
             iterator = iter(items)
         except TypeError:
@@ -152,7 +152,7 @@ class Meter:
         }
 
     def _profile(self, frame: FrameType, event: str, _: object) -> None:
-        """Count calls of functions that are already running; comprehension and generator frames are no calls."""
+        # count calls of functions that are already running; comprehension and generator frames are no calls
         code, active = frame.f_code, self._active
         if code.co_filename != FILE or code.co_flags & _GENERATOR or code.co_name in _INNER:
             return

@@ -20,13 +20,14 @@ from typing import Any
 
 from raypoly.strategies.features.algorithm_features import features_of
 from raypoly.strategies.live_code.bindings import nodes
-from raypoly.strategies.live_code.canonical import canonical_text
 from raypoly.strategies.live_code.constructs import live_constructs, may_call
-from raypoly.strategies.live_code.live_program import live_program
+from raypoly.strategies.live_code.live_program import canonical_text, live_program
 from raypoly.strategies.traced_runs.instrument import Instrumented, Place, instrument, place_of
 from raypoly.strategies.traced_runs.meter import RECURSION, Meter, MeteredRun
-from raypoly.verifier.sandbox.child import candidate, linked_nodes, plain_data
+from raypoly.verifier.sandbox.child import candidate, plain_data
+from raypoly.verifier.sandbox.child import object_values as object_values
 
+# strategies and their constructs. Where several did comparable work, the first is the one that drove the rest.
 _FAMILIES = {
     "recursion": ("recursion",),
     "while": ("while",),
@@ -35,7 +36,6 @@ _FAMILIES = {
     "higher_order": ("map", "filter"),
     "comprehension": ("comprehension", "generator"),
 }
-"""Strategies and their constructs. Where several did comparable work, the first is the one that drove the rest."""
 _FAMILY = {construct: family for family, constructs in _FAMILIES.items() for construct in constructs}
 _BYPASSED = frozenset({"higher_order", "comprehension"})
 _RECURSION_PLACE: Place = ("recursion", 0, 0)
@@ -43,8 +43,8 @@ _COMPARABLE = 0.25
 _WARM_ROUNDS = 8  # the interpreter specialises code that ran this often
 _MAX_EVENTS = 50_000
 _MAX_ABLATED_EVENTS = 10_000
+# what a recursive call may give when recursion is taken away
 _BASES: tuple[ast.expr, ...] = (ast.Constant(0), ast.Constant(1), ast.Constant(None), ast.List([], ast.Load()))
-"""What a recursive call may give when recursion is taken away."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def read_source(code: str, entry_point: str, features: bool = True) -> dict[str,
 
 
 def _live_places(tree: ast.Module) -> set[Place]:
-    """Where constructs stand in a live part; recursion, if there is any, at a place of its own."""
+    # where constructs stand in a live part; recursion, if there is any, at a place of its own
     parts = (node for node in nodes(tree) if isinstance(node, (ast.expr, ast.stmt)))
     found = {place for part in parts if (place := place_of(part)) is not None}
     return found | ({_RECURSION_PLACE} if "recursion" in live_constructs(tree) else set())
@@ -185,7 +185,7 @@ class Experiment:
     def _run(
         self, prepared: tuple[FunctionType, dict[str, Any]], limits: tuple[int, int], skip: frozenset[int] = frozenset()
     ) -> tuple[MeteredRun, MeteredRun]:
-        """The runs of the small and the large test, after those before them, in one process as when scored."""
+        # the runs of the small and the large test, after those before them, in one process as when scored
         module, namespace = prepared
         meter, question = self._meter, self._question
         meter.limit, meter.skip = max(limits), skip
@@ -200,12 +200,12 @@ class Experiment:
             meter.limit = (
                 limits[0] if place == question.small else limits[1] if place == question.large else max(limits)
             )
-            args = plain_data.decode(self._inputs[place], linked_nodes.maker(namespace))
+            args = plain_data.decode(self._inputs[place], object_values.maker(namespace))
             runs[place] = meter.call(function, args, loading, below=1)
         return runs[question.small], runs[question.large]
 
     def _growth(self, places: set[Place] | None) -> dict[str, int]:
-        """Counts on the large input of constructs that worked more there than on the small; `places`: at these only."""
+        # counts on the large input of constructs that worked more there than on the small; `places`: at these only
         large = self._sum(self._large, places)
         # without a smaller run to compare with, working more than once counts as growth
         small = dict.fromkeys(large, 1) if self._alone or not self._small.ended else self._sum(self._small, places)
@@ -213,7 +213,7 @@ class Experiment:
 
     @property
     def _alone(self) -> bool:
-        """Whether there is no second input."""
+        # whether there is no second input
         return self._inputs[self._question.small] == self._inputs[self._question.large]
 
     def _sum(self, run: MeteredRun, places: set[Place] | None) -> dict[str, int]:
@@ -225,7 +225,7 @@ class Experiment:
         return totals
 
     def _leaves_nothing(self, number: int) -> bool:
-        """Whether all names that the loop sets end as constants or as copies of the input, on both inputs."""
+        # whether all names that the loop sets end as constants or as copies of the input, on both inputs
         ends = (self._small.left.get(number, []), self._large.left.get(number, []))
         if any(len(end) != 1 for end in ends) or not self._small.ended or self._alone:
             return False
@@ -245,7 +245,7 @@ class Experiment:
         return True
 
     def _working(self, counts: dict[str, int]) -> dict[str, int]:
-        """Families whose work grew and mattered, with their counts; empty where none stands out."""
+        # families whose work grew and mattered, with their counts; empty where none stands out
         busy = dict(counts)
         for number in self._idle:
             name = self._program.places[number][0]
@@ -264,7 +264,7 @@ class Experiment:
         return self._differs(self._skipping[family], frozenset(busy))
 
     def _passes_through(self, family: str) -> bool:
-        """Whether a map, filter or comprehension hands on what it gets, so that leaving it out changes nothing."""
+        # whether a map, filter or comprehension hands on what it gets, so that leaving it out changes nothing
         return family in self._bypassing and not self._differs(self._bypassing[family])
 
     def _differs(self, prepared: tuple[FunctionType, dict[str, Any]], skip: frozenset[int] = frozenset()) -> bool:

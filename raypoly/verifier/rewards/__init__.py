@@ -1,11 +1,10 @@
-"""The reward function: turns a verdict into a number.
+"""Reward functions: turn a verdict into a number.
 
-    def reward(problem, rollout, verdict) -> float: ...            # reward.name=package.module:reward
-    def reward(problem, rollout, verdict, findings) -> float: ...     # findings: what the group's stages found out, by
-    name
+    def reward(problem, rollout, verdict) -> float: ...              # reward.name=package.module:reward
+    def reward(problem, rollout, verdict, findings) -> float: ...    # findings of the group's stages, by name
 
-A reward function is never called for a verdict of `infra`, nor with an unknown finding. Of a stage with a value for
-each rollout, `findings` has this rollout's; of `judge` and `prompt_logprobs` it has the group's.
+Never called for a verdict of `infra`, nor with an unknown finding. Of a stage with a value for each rollout, `findings`
+has this rollout's; of `judge` and `prompt_logprobs` it has the group's.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ import numpy as np
 
 from raypoly.core.config import Config
 from raypoly.core.values import Float64, Problem, Rollout, Verdict
-from raypoly.verifier.rewards.compute_score import ComputeScore
-from raypoly.verifier.rewards.own_function import OwnFunction
+from raypoly.verifier.rewards.own_function import ComputeScore, OwnFunction
 
 Reward = Callable[..., float]
 
@@ -35,8 +33,6 @@ def reward_function(config: Config) -> Reward:
 
 
 def _checked(own: OwnFunction) -> Reward:
-    """The user's function, whose exceptions name the problem and whose values are finite numbers."""
-
     @functools.wraps(own.function)
     def reward(problem: Problem, *args: Any, **findings: Any) -> float:
         value = own.call(problem, problem, *args, **findings)
@@ -46,7 +42,6 @@ def _checked(own: OwnFunction) -> Reward:
 
 
 def reads_findings(reward: Reward) -> bool:
-    """Whether the function has a parameter `findings`."""
     return "findings" in inspect.signature(reward).parameters
 
 
@@ -57,7 +52,7 @@ def group_rewards(
     verdicts: Sequence[Verdict],
     findings: Mapping[str, Any],
 ) -> Float64:
-    """The rewards of a group's N rollouts, float64 [N]. `findings`: what its stages found out, by the stage's name."""
+    """Rewards of a group's N rollouts, float64 [N]. `findings`: what its stages found out, by the stage's name."""
     pairs = list(zip(rollouts, verdicts, strict=True))
     if not reads_findings(reward):
         return np.array([reward(problem, *pair) for pair in pairs], dtype=np.float64)
@@ -67,17 +62,17 @@ def group_rewards(
 
 
 def passed(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
-    """1 where every test passed, else 0: the study's binary reward."""
+    """1 where every test passed, else 0."""
     return 1.0 if verdict.passed else 0.0
 
 
 def fraction(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
-    """The share of tests passed; all are run (`scorer.all_tests`)."""
+    """Share of tests passed; all are run (`scorer.all_tests`)."""
     return verdict.tests_passed / verdict.tests_total if verdict.tests_total else 0.0
 
 
 def _own(finding: Any, place: int) -> Any:
-    """One rollout's value of a finding that has one for each."""
+    # one rollout's value of a finding that has one for each
     if isinstance(finding, Mapping):
         return {name: _own(column, place) for name, column in finding.items()}
     return finding[place] if isinstance(finding, tuple | list | np.ndarray) else finding

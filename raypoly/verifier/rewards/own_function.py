@@ -1,4 +1,4 @@
-"""A reward function of the user's own: how it is loaded and called, and what it may give.
+"""A user's own reward function, of ours or verl's signature: loading, calling, and checking what it gives.
 
 own = OwnFunction.load("reward.name", "my_rewards:reward")
 value = own.call(problem, problem, rollout, verdict)
@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from raypoly.core.config import RewardConfig
 from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.plugins import load_plugin
-from raypoly.core.values import Problem
+from raypoly.core.values import Problem, Rollout, Verdict
+from raypoly.data.verl_rows import compute_score_args
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class OwnFunction:
     """A function and the words that name it."""
 
     name: str
-    """As the config has it: `reward.name=my_rewards:reward`."""
+    """As in the config: `reward.name=my_rewards:reward`."""
     function: Callable[..., Any]
 
     @classmethod
@@ -38,7 +40,7 @@ class OwnFunction:
         return cls(f"{key}={name}", function)
 
     def call(self, problem: Problem, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives. Its exception stops the run, with a note that names the problem."""
+        """Call it. Its exception stops the run, with a note that names the problem."""
         try:
             return self.function(*args, **kwargs)
         except Exception as error:
@@ -46,7 +48,7 @@ class OwnFunction:
             raise
 
     def number(self, problem: Problem, score: Any, result: Any, may_be: str = "") -> float:
-        """The `score` in a result as a reward; `may_be` says what a result may be beside a number.
+        """The `score` in a result as a reward; `may_be`: what a result may be beside a number.
 
         Raises `RaypolyError` where it is no finite number: what is unknown is no reward.
         """
@@ -56,3 +58,30 @@ class OwnFunction:
             f"{self.name} gave {result!r} for a response to problem {problem.id}: it has to give a finite "
             f"number{may_be}."
         )
+
+
+class ComputeScore:
+    """A reward function with verl's signature, `RewardConfig(name="compute_score",
+    compute_score="my_rewards:function")`.
+
+    Called with `data_source`, `solution_str` (the response without special tokens), `ground_truth` and `extra_info`;
+    gives a number, or a dict whose "score" is one. It runs in the driver's process, without a sandbox. Raises
+    `UsageError` where no function is named, it can't be imported, or it is async.
+    """
+
+    def __init__(self, config: RewardConfig) -> None:
+        if config.compute_score is None:
+            raise UsageError("reward.name=compute_score needs reward.compute_score=package.module:function.")
+        self._own = OwnFunction.load("reward.compute_score", config.compute_score)
+
+    def __call__(self, problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
+        truth = compute_score_args(problem)
+        result = self._own.call(
+            problem,
+            data_source=truth.data_source,
+            solution_str=rollout.text,
+            ground_truth=truth.ground_truth,
+            extra_info=truth.extra_info,
+        )
+        score = result.get("score") if isinstance(result, Mapping) else result
+        return self._own.number(problem, score, result, ', or a dict whose "score" is one')

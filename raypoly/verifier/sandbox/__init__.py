@@ -1,27 +1,24 @@
-"""Runs untrusted programs and reports how many of their problem's tests they pass. This package is isolation only.
+"""Run untrusted programs and count the tests that they pass. This package is isolation alone.
 
     with Sandbox(ScorerConfig()) as sandbox:
         verdict = sandbox.score(problem, code)
 
-A candidate's process gets code and inputs only. Expected outputs never enter it.
+A candidate's process gets code and inputs. Expected outputs never enter it.
 
-A reviewer reads, in this order:
+Reading order for a review:
 
-1. `child/` builds the walls and runs programs inside them; its docstring lists the files.
-2. `zygote_client.py` starts the zygote, a process without secrets, and asks it for one confined child a program.
-   `channel.py` is the socket to one child: framed messages, CPU time, SIGKILL. Both treat a child's bytes as hostile.
-   `sleep_meter.py` tells a child's sleep from its wait for a core.
-3. `sandbox.py` (`Sandbox`) decides what runs. At start it runs the probes, and refuses to work if one breaks out.
-4. One file runs one kind of tests: `case_run.py` calls and operations, `check_run.py` a `check(candidate)`,
-   `script_run.py` standard input and output. `candidate_process.py` serves the first two. `source_reader.py` reads
-   programs and runs none: it refuses those that do not compile, and says what the source of the others shows.
-5. `prepared_suite.py` encodes the tests once. `outcome.py` puts the result into words.
-
-`raypoly.strategies` decides which strategy a program uses. Its code parses and runs programs, so it runs in confined
-children too (the roles `read` and `observe` in `child/roles.py`). No wall depends on it.
+1. `child/`: the walls, and what runs behind them; its docstring lists the files.
+2. `zygote_client.py` starts the zygote, a process without secrets, and gets one confined child a program from it.
+   `channel.py` is the socket to a child, whose bytes are hostile. `sleep_meter.py` tells sleep from waiting for a core.
+3. `sandbox.py` decides what runs. It refuses to work if a probe breaks out.
+4. One file a kind of tests: `case_run.py` (calls, operations), `check_run.py` (a `check(candidate)`), `script_run.py`
+   (standard input and output). `candidate_process.py` serves the first two.
+5. `source_reader.py` reads programs and runs none. `evidence_reader.py` is the interface of what reads evidence.
+6. `prepared_suite.py` encodes the tests once. `outcome.py` puts results into words.
 """
 
+from raypoly.verifier.sandbox.evidence_reader import EvidenceReader
 from raypoly.verifier.sandbox.prepared_suite import DEFAULT_COUNTERS
 from raypoly.verifier.sandbox.sandbox import Sandbox
 
-__all__ = ["DEFAULT_COUNTERS", "Sandbox"]
+__all__ = ["DEFAULT_COUNTERS", "EvidenceReader", "Sandbox"]

@@ -1,4 +1,4 @@
-"""One candidate in its process: loads the code once, then runs tests. Expected values stay in the parent."""
+"""One candidate in its process: code is loaded once, then tests run. Expected values stay in the parent."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _OVER: dict[str, Status] = {"steps": "timeout", "elements": "memory", "depth": "
 
 
 LAST_WORDS = 1 << 16
-"""The most bytes of a message that says how a program's start, or a script, ended; to decode more takes us seconds."""
+"""Most bytes of a message about how a start or a script ended; decoding more takes seconds."""
 
 
 class CandidateProcess:
-    """Every method that waits raises `TestStopped` if the program stops, and `SandboxError` if the sandbox failed."""
+    """Methods that wait raise `TestStopped` if the program stops, `SandboxError` if the sandbox failed."""
 
     def __init__(
         self, forker: Forker, clock: Clock, entry_point: str, code: str, counted: bool, tests: bytes | None = None
@@ -40,17 +40,15 @@ class CandidateProcess:
         self.parses = True
 
     def load(self) -> None:
-        """Wait until the code is loaded."""
         message = self.message()
         if len(message) > LAST_WORDS or self._decoded(message)[0] != "ready":
             raise _garbled()
 
     def send(self, test: bytes) -> None:
-        """Send a test; its answer is the next `message`."""
         self._child.send(test)
 
     def message(self) -> bytes:
-        """The next message, as it came, believed only behind the nonce."""
+        """The next message, believed only behind the nonce."""
         try:
             message = next(self._messages)
         except OutOfTime:
@@ -76,7 +74,6 @@ class CandidateProcess:
         return reply[1], reply[2], reply[3]
 
     def spent(self) -> float:
-        """CPU seconds so far."""
         return self._child.spent()
 
     def end(self) -> ChildExit:
@@ -99,7 +96,6 @@ class CandidateProcess:
 
 
 def stop_of_reply(reply: tuple[Any, ...]) -> TestStopped:
-    """The meaning of a program's, or a test's, last message."""
     if not all(type(word) is str or (type(word) is int and abs(word) < 1 << 63) for word in reply[1:]):
         return _garbled()  # a longer number has no text
     kind, words = reply[0], [str(word) for word in reply[1:]]

@@ -1,4 +1,4 @@
-"""Runs a program against cases: calls of a function, or operations on an object."""
+"""Run a program against cases: calls of a function, or operations on an object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raypoly.verifier.sandbox.zygote_client import Forker
 
 
 class CaseRun:
-    """One program against the cases of one suite; used once. Raises `SandboxError` if the sandbox failed."""
+    """One program, one suite; used once. Raises `SandboxError` if the sandbox failed."""
 
     def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str, suite: Cases) -> None:
         self._forker, self._clock, self._code, self._suite = forker, clock, code, suite
@@ -20,18 +20,17 @@ class CaseRun:
         self._outcome = TestsOutcome(total=len(suite.cases))
 
     def refused(self, refusal: Refusal) -> TestsOutcome:
-        """The program was found not to compile."""
         return self._outcome.refuse(refusal)
 
     def judge(self, all_tests: bool) -> TestsOutcome:
-        """Run up to the first failed test, or with `all_tests` all, in a new process after a test that killed it."""
+        """Run up to the first failed test, or `all_tests`, in a new process after a test that killed it."""
         following = 0
         while following < len(self._suite.cases) and self._outcome.cpu_seconds < self._clock.in_all:
             following = self._judge_from(following, all_tests)
         return self._outcome
 
     def measure(self, counted: bool) -> TestsOutcome:
-        """The counts of each test, or its CPU seconds, without budgets and comparison."""
+        """Counts and CPU seconds of each test, without budgets and comparison."""
         outcome = self._outcome
         program = CandidateProcess(self._forker, self._clock, self._entry_point, self._code, counted)
         try:
@@ -48,10 +47,7 @@ class CaseRun:
         return outcome
 
     def _judge_from(self, start: int, all_tests: bool) -> int:
-        """Judge the tests from `start` on in one process. Returns the test to go on with in another.
-
-        If allowed, a program gets all inputs at once and answers without waiting.
-        """
+        """Judge the tests from `start` on in one process. Returns the test to go on with in another."""
         outcome, suite = self._outcome, self._suite
         clock = Clock(self._clock.per_message, self._clock.in_all - outcome.cpu_seconds)
         tests = None if suite.one_by_one else suite.inputs(start)
@@ -72,7 +68,6 @@ class CaseRun:
         return len(suite.cases)
 
     def _judge(self, program: CandidateProcess, index: int, case: Case) -> bool:
-        """Judge a test's answer. Returns whether the program is still alive."""
         try:
             if self._suite.one_by_one:
                 program.send(case.message)
@@ -94,6 +89,5 @@ class CaseRun:
         return True
 
     def _call(self, case: Case) -> str:
-        """The call as source text."""
         name = "" if self._entry_point == OPERATIONS else self._entry_point.rpartition(".")[2]
         return call_text(name, case.args, case.kwargs)

@@ -1,7 +1,6 @@
-"""The parent's end of a child's channel: framed messages under limits of CPU time, with the wall clock as backstop.
+"""Parent's end of a child's channel: framed messages under limits of CPU time, with the wall clock as backstop.
 
-A test's clock is the child's own CPU time plus the time that it sleeps (`sleep_meter.py`). A process that waits for a
-CPU on a loaded machine spends nothing.
+A test's clock is the child's CPU time plus its sleep (`sleep_meter.py`). Waiting for a core costs nothing.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ _POLL_SECONDS = 0.1
 _RANDOM = random.Random()
 _START_SECONDS = 60.0
 _WINDOW_MS = 32
+# bytes of finished messages for which a child may have waited until we looked: no sleep of its own
 _MAY_BLOCK = 1 << 16
-"""Bytes of finished messages for which a child may have waited until we looked: that is no sleep of its own."""
+# fewer bytes never fill a socket, however small their pieces
 _FEW = 256
-"""Fewer bytes never fill a socket, however small their pieces: no child waits for us behind them."""
+# bytes of one message that surely fill a socket (a result has at most some 110 times as many), so that the child waits
+# for us
 _BLOCKS = 150_000
-"""Bytes of one message behind which a child waits for us, since no more fit in: a result has at most some 110 times as
-many."""
 
 
 class ChildGone(Exception):
-    """The child closed its end of the channel: it died."""
+    """The child closed its end: it died."""
 
 
 class OutOfTime(Exception):
@@ -48,7 +47,7 @@ class OutOfTime(Exception):
 
 
 class Garbled(Exception):
-    """The child's bytes are not a message, or too many."""
+    """The child's bytes are no message, or too many."""
 
 
 class ScratchFull(Garbled):
@@ -57,35 +56,34 @@ class ScratchFull(Garbled):
 
 @dataclass(frozen=True)
 class Clock:
-    """Limits in seconds of CPU (or sleep) for one message, and for the child's whole life."""
+    """CPU (or sleep) seconds for one message, and for the child's whole life."""
 
     per_message: float
     in_all: float
 
     @property
     def backstop(self) -> float:
-        """Wall seconds for the child's whole life: far more than `in_all` needs under this machine's load."""
+        """Wall seconds for the whole life: far more than `in_all` needs under this machine's load."""
         load = os.getloadavg()[0] / (os.cpu_count() or 1)
         return (30 + 3 * self.in_all) * max(1.0, load)
 
 
 class Child:
-    """One confined process: send it messages, receive its messages, kill it."""
+    """One confined process."""
 
     def __init__(self, channel: socket.socket, number: int, clock: Clock, scratch: Path | None = None) -> None:
-        """`scratch`: the folder to watch if no file system of its own bounds it."""
+        """`scratch`: a folder to watch, where no file system of its own bounds it."""
         self.number = number
-        """Its number at its forker."""
         self.channel = channel
-        """A template's is its control socket, once its prelude has run."""
+        """Of a template: its control socket, once its prelude has run."""
         self._clock = clock
         self.channel.setblocking(False)
         self._incoming = bytearray()
         self._outgoing = bytearray()
         self._scratch, self._looked = scratch, time.monotonic()
         self._meter: SleepMeter | None = None
+        # wall clock at its greeting; seconds spent when its last message was taken; CPU time when last read
         self._began = self._taken = self._cpu = 0.0
-        """When it greeted (wall clock), what it had spent when its last message was taken, CPU time when last read."""
         self._pid = self._pidfd = -1
 
     def send(self, *messages: bytes) -> None:
@@ -96,17 +94,13 @@ class Child:
         self._flush()
 
     def receive(self) -> bytes:
-        """Wait for the next message. Raises `ChildGone`, `OutOfTime`, `Garbled` or `ScratchFull`."""
+        """The next message. Raises `ChildGone`, `OutOfTime`, `Garbled` or `ScratchFull`."""
         while (message := self._complete()) is None:
             self._wait(0)
         return message
 
     def messages(self) -> Iterator[bytes]:
-        """Messages as they arrive. Raises as `receive` does.
-
-        It polls at growing intervals and when the child ends, so that the child's writes don't wake this process each
-        time.
-        """
+        """Messages as they arrive. Raises as `receive` does."""
         window = 0
         while True:
             message = self._complete()
@@ -139,7 +133,7 @@ class Child:
         return bool(poll.poll(2000))
 
     def kill(self) -> None:
-        """Send SIGKILL. A child has no descendants, so nothing is left."""
+        """Send SIGKILL. A child has no descendants."""
         with contextlib.suppress(SandboxError):
             self._await_greeting()
         if self._pidfd >= 0:
@@ -150,10 +144,8 @@ class Child:
         self.channel.close()
 
     def _await_greeting(self) -> None:
-        """Wait for the child's first, empty message, with which the kernel reports the sender's process id.
-
-        The id stays valid until the forker reaps the child.
-        """
+        # with the child's first, empty message the kernel reports its process id, which stays valid until the forker
+        # reaps it
         if self._pid >= 0 or self.channel.fileno() < 0:
             return
         poll = select.poll()
@@ -174,7 +166,7 @@ class Child:
         self._meter, self._began = SleepMeter(self._pid), time.monotonic()
 
     def _wait(self, window: int) -> None:
-        """Read what there is, once there is something; look for it after `window` ms and ever more, or at once if 0."""
+        """Read what has arrived. Look after `window` ms and ever more, or as soon as there is something if 0."""
         self._await_greeting()
         assert self._meter is not None
         poll = select.poll()
@@ -182,9 +174,12 @@ class Child:
         self._meter.start()
         while True:
             self._look_at_scratch()
+            # of the message's time only what was spent since the last one was taken
             left = min(self._clock.per_message - (spent - self._taken), self._clock.in_all - spent)
             if left <= 0 or asked - self._began > self._clock.backstop:
                 raise OutOfTime
+            # With a window we are not woken by the child's bytes, but by its end: it writes without a switch to us for
+            # each answer.
             poll.register(self.channel, (0 if window else select.POLLIN) | (select.POLLOUT if self._outgoing else 0))
             if window:
                 poll.register(self._pidfd, select.POLLIN)
@@ -195,6 +190,7 @@ class Child:
                 self._flush()
             arrived = self._read()
             wall, cpu = time.monotonic() - asked, self.spent() - spent
+            # behind more bytes the child may have waited for us all the time: nothing is charged then
             if arrived < (_MAY_BLOCK if window else _BLOCKS):
                 late = max(0.0, wall - pause / 1000)
                 self._meter.watch(wall, cpu, late, arrived > 0, arrived >= _FEW or self._is_complete())
@@ -203,21 +199,19 @@ class Child:
             asked, spent, window = asked + wall, self.spent(), min(2 * window, _WINDOW_MS)
 
     def _look_at_scratch(self) -> None:
-        """Check the scratch at most ten times a second. Raises `ScratchFull`."""
         if self._scratch is not None and time.monotonic() - self._looked > _POLL_SECONDS:
             if not _is_small(self._scratch):
                 raise ScratchFull
             self._looked = time.monotonic()
 
     def _is_complete(self) -> bool:
-        """Whether a whole message has arrived."""
         if len(self._incoming) < _HEADER.size:
             return False
         (size,) = _HEADER.unpack_from(self._incoming)
         return len(self._incoming) >= _HEADER.size + int(size)
 
     def _complete(self) -> bytes | None:
-        """The next message, if it has arrived. Raises `Garbled` where it says that it is too long."""
+        """The next message, if it has arrived. Raises `Garbled` if it claims to be too long."""
         if len(self._incoming) < _HEADER.size:
             return None
         (size,) = _HEADER.unpack_from(self._incoming)
@@ -231,7 +225,6 @@ class Child:
         return message
 
     def _read(self) -> int:
-        """Read the bytes that have arrived. Returns how many there were. Raises `ChildGone` at the end."""
         try:
             part = self.channel.recv(1 << 20)
         except BlockingIOError:
@@ -255,7 +248,7 @@ class Child:
 
 
 def _is_small(folder: Path) -> bool:
-    """Whether a folder is within the limits of a scratch. Links are not followed."""
+    # links are not followed
     count = size = 0
     folders = [str(folder)]
     while folders:

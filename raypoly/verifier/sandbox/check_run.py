@@ -1,4 +1,4 @@
-"""Runs a program against a `check(candidate)` in a process of its own, whose calls go to the candidate's process."""
+"""Run a `check(candidate)` in a process of its own, whose calls go to the candidate's process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.outcome import Refusal, TestsOutcome, TestStopped, call_text, short_repr
 from raypoly.verifier.sandbox.zygote_client import Forker
 
+# most bytes of answers that are read, beside the arguments that they repeat: reading takes many times the memory
 _READ_BYTES = 4 << 20
-"""The most bytes of a program's answers that are read, beside the arguments that they repeat: reading takes many times
-the time and memory of writing."""
 
 
 class CheckRun:
-    """One program against one check; used once. Raises `SandboxError` if the sandbox failed, or `BrokenTests`."""
+    """One program, one check; used once. Raises `SandboxError` if the sandbox failed, or `BrokenTests`."""
 
     def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str) -> None:
         self._forker, self._clock, self._problem, self._code = forker, clock, problem, code
@@ -28,11 +27,10 @@ class CheckRun:
         self._call = self._got = ""
 
     def refused(self, refusal: Refusal) -> TestsOutcome:
-        """The program was found not to compile."""
         return self._outcome.refuse(refusal)
 
     def judge(self, all_tests: bool) -> TestsOutcome:
-        """Run up to the first failed assertion, or with `all_tests` the whole check."""
+        """Run up to the first failed assertion, or the whole check with `all_tests`."""
         outcome = self._outcome
         checker = self._forker.fork(self._clock.in_all, Clock(self._clock.in_all, self._clock.in_all))
         try:
@@ -99,7 +97,6 @@ class CheckRun:
         return result, after
 
     def _finish(self, message: tuple[Any, ...]) -> None:
-        """Handle the checker's last message."""
         outcome = self._outcome
         if message[0] != "done" or len(message) != 3:
             raise BrokenTests(f"The tests of problem {self._problem.id} can't be run: {message[-1]}")
@@ -117,14 +114,12 @@ class CheckRun:
 
 
 def _repeats(after: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether it is a call's arguments, whatever their values are now."""
     if type(after) is not tuple or len(after) != 2 or type(after[0]) is not tuple or type(after[1]) is not dict:
         return False
     return len(after[0]) == len(args) and after[1].keys() == kwargs.keys()
 
 
 def _message_of(checker: Child) -> tuple[Any, ...]:
-    """The checker's next message. Raises `OutOfTime`."""
     try:
         message = plain_data.decode(checker.receive())
     except ChildGone as error:

@@ -1,4 +1,4 @@
-"""The outcome of a program's tests, and the words for it."""
+"""Outcome of a program's tests, and the words for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPR.maxstring = _REPR.maxother = 120
 
 
 class TestStopped(Exception):
-    """A test ended without a result: its status and the reason."""
+    """A test ended without a result."""
 
     def __init__(self, status: Status, why: str, *, alive: bool = False, by_clock: bool = False) -> None:
         super().__init__(why)
@@ -38,14 +38,13 @@ class Refusal:
     """A program that can't be compiled."""
 
     stop: TestStopped
-    """The stop that the program's own process would report."""
     cpu_seconds: float
-    """By the child's clock, which may count a moment for the next program: right in sum, 0 at times."""
+    """By the reading child's clock, which may count a moment for the next program: right in sum."""
 
 
 @dataclass
 class TestsOutcome:
-    """The tests that a program passed, and its first failure."""
+    """Passed tests and the first failure."""
 
     status: Status = "passed"
     passed: int = 0
@@ -85,18 +84,17 @@ class TestsOutcome:
 
 
 def without_addresses(text: str) -> str:
-    """`<map object at 0x...>`: where an object lies is another place each time, and the same program did the same."""
+    """Text without addresses: `<map object at 0x...>` lies elsewhere each time."""
     return _ADDRESS.sub(" at 0x...", text)
 
 
 def one_line(text: str, size: int = _DETAIL) -> str:
-    """One line of at most `size` characters."""
     line = " ".join(text[: 4 * size].split())
     return line if len(line) <= size else line[: size - 3] + "..."
 
 
 def short_repr(value: Any) -> str:
-    """A readable `value` in at most 80 characters and little time, however large it is."""
+    """`value` in at most 80 characters, in little time however large it is."""
     try:
         return one_line(_REPR.repr(value), 80)
     except ValueError:  # Python refuses to write out an int of thousands of digits
@@ -104,6 +102,6 @@ def short_repr(value: Any) -> str:
 
 
 def call_text(name: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
-    """A call as source text, in at most 120 characters."""
+    """A call as source text, at most 120 characters."""
     words = [*map(short_repr, args), *(f"{key}={short_repr(value)}" for key, value in kwargs.items())]
     return one_line(f"{name}({', '.join(words)})", 120)

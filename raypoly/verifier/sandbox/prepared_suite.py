@@ -1,4 +1,4 @@
-"""A problem's tests, ready to run: inputs, encoded once, and expected answers."""
+"""A problem's tests, ready to run: encoded inputs and expected answers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from raypoly.data.formats.long_integers import loads
 from raypoly.verifier.sandbox.child import plain_data
 
 _AT_ONCE_BYTES = 4 << 20
+# equal values differ in size: `True` takes a byte, 1 takes nine
 _SPELLING, _SMALL_ANSWER = 16, 1 << 16
-"""Equal values may differ in size: `True` takes a byte, and the 1 that equals it takes nine."""
 DEFAULT_COUNTERS = ("steps", "elements", "depth")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call of the candidate, its expected result and its budget."""
+    """One call, its expected result and its budget."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -29,14 +29,14 @@ class Case:
 
     @cached_property
     def message(self) -> bytes:
-        """The message for the candidate's process, without the expected value."""
+        """The message for the candidate, without the expected value."""
         return plain_data.pack(
             (self.args, dict(self.kwargs), None if self.budget is None else dict(self.budget), False)
         )
 
     @cached_property
     def unlimited(self) -> bytes:
-        """The same test without its budget, for calibration."""
+        """The same without budget, for calibration."""
         return plain_data.pack((self.args, dict(self.kwargs), None, False))
 
     @cached_property
@@ -49,7 +49,7 @@ class Case:
 
     @cached_property
     def most_bytes(self) -> int:
-        """The most bytes of an answer that could equal the expected value; a larger one is wrong unread."""
+        """Most bytes of an answer that could equal the expected value; a larger one is wrong unread."""
         try:
             return _SPELLING * len(plain_data.encode(self.expected)) + _SMALL_ANSWER
         except (plain_data.TooLarge, RecursionError):
@@ -57,26 +57,23 @@ class Case:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The size of the input: its elements, then the largest number among the arguments."""
+        """(elements of the input, largest number among the arguments)."""
         values = [*self.args, *self.kwargs.values()]
         return sum(map(_elements, values)), max((abs(v) for v in values if type(v) is int), default=0)
 
 
 @dataclass(frozen=True)
 class Cases:
-    """Cases in order."""
-
     cases: tuple[Case, ...]
     comparison: Comparison = "exact"
 
     @cached_property
     def counted(self) -> bool:
-        """Whether any test carries a budget."""
         return any(case.budget is not None for case in self.cases)
 
     @cached_property
     def one_by_one(self) -> bool:
-        """Whether a program gets each test after the last answer: if tests have budgets, which it must not see in
+        """Whether a test is sent only after the last answer: tests have budgets, which a program must not see in
         advance, or the suite is huge."""
         return self.counted or sum(len(case.message) for case in self.cases) > _AT_ONCE_BYTES
 
@@ -91,8 +88,6 @@ class Cases:
 
 @dataclass(frozen=True)
 class Script:
-    """A standard input and the expected output."""
-
     input: bytes
     output: str
 
@@ -102,7 +97,7 @@ Suite = Cases | tuple[Script, ...] | None
 
 
 def read_suite(problem: Problem) -> Suite:
-    """The suite of a problem whose tests are JSON. Raises `BrokenTests` if they don't follow `TestSuite`."""
+    """Parse JSON tests. Raises `BrokenTests` if they don't follow `TestSuite`."""
     kind = problem.tests.kind
     try:
         rows = loads(problem.tests.source)
@@ -137,14 +132,13 @@ def equals_expected(result: Any, expected: Any, comparison: Comparison) -> bool:
 
 
 def _as_json(value: Any) -> Any:
-    """`value` with each tuple as a list."""
     if type(value) in (list, tuple):
         return [_as_json(item) for item in value]
     return {key: _as_json(item) for key, item in value.items()} if type(value) is dict else value
 
 
 def _equals_itself(value: Any) -> bool:
-    """Whether equal bytes mean an equal value: not for NaN, nor for a value without plain data."""
+    # naN equals not itself, and what is no plain data has no bytes of its own
     kind = type(value)
     if kind is float:
         return bool(value == value)

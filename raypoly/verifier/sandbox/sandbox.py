@@ -1,4 +1,4 @@
-"""`Sandbox`: score programs in confined processes, one program at a time."""
+"""`Sandbox`: score programs in confined processes, one at a time."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, UsageError
 from raypoly.core.lru_cache import LRUCache
 from raypoly.core.values import WITHOUT_TESTS, Evidence, Problem, Verdict
-from raypoly.strategies.evidence import OBSERVED_SECONDS, read_evidence, run_question, source_question
-from raypoly.verifier.sandbox.answer_verdict import answer_verdict
+from raypoly.verifier.answers import answer_verdict
 from raypoly.verifier.sandbox.candidate_process import NONCE
 from raypoly.verifier.sandbox.case_run import CaseRun
 from raypoly.verifier.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime
 from raypoly.verifier.sandbox.check_run import CheckRun
 from raypoly.verifier.sandbox.child import plain_data
+from raypoly.verifier.sandbox.evidence_reader import EvidenceReader
 from raypoly.verifier.sandbox.outcome import TestsOutcome, one_line
 from raypoly.verifier.sandbox.prepared_suite import Case, Cases, Suite, read_suite
 from raypoly.verifier.sandbox.script_run import ScriptRun
 from raypoly.verifier.sandbox.source_reader import SourceReader
 from raypoly.verifier.sandbox.zygote_client import Forker, PreludeTemplate, Zygote
 
+# CPU seconds for a child to read the cases of a `check`
 _READING_SECONDS = 20.0
-"""CPU seconds for a child to read the cases of a `check`."""
 _SUITES_KEPT = 256
 SUITE_CHARACTERS = 32 << 20
-"""Characters of all cached tests; parsed, they take several times the memory."""
+"""Of all cached tests; parsed, they take several times the memory."""
 _TEMPLATES_KEPT = 6
 LEAST_LIMIT, REFERENCE_FACTOR = 1.0, 10
-"""A test may take `max(1 s, 10 x the reference time)` if a reference is known, and never more than the cap."""
+"""A test may take `max(1 s, 10 x reference)` if a reference is known, and never more than the cap."""
 READ_AHEAD_WINDOW = 16
-"""After this many programs in a row that compile, the compile check is skipped. It costs a twentieth of a program's
-run, and saves nearly all of it if the program does not compile."""
+"""After so many programs in a row that compile, the compile check is skipped. It costs a twentieth of a run, and saves
+nearly all of one if the program does not compile."""
 T = TypeVar("T")
 
 
 class Sandbox:
     """Owns one zygote; for one thread. Raises `IsolationMissing` at start if a probe breaks out."""
 
-    def __init__(self, limits: ScorerConfig, evidence: bool = True) -> None:
+    def __init__(self, limits: ScorerConfig, evidence: EvidenceReader | None = None) -> None:
+        """Without `evidence` no verdict has any."""
         self._limits = limits
         self._evidence = evidence
         self._suites = LRUCache[str, Suite](_SUITES_KEPT, SUITE_CHARACTERS)
@@ -51,7 +52,6 @@ class Sandbox:
         self._zygote: Zygote | None = Zygote(limits, evidence)
         self._reader = SourceReader(self._running_zygote)
         self._compiled: deque[bool] = deque(maxlen=READ_AHEAD_WINDOW)
-        """Whether each of the last programs compiled."""
         try:
             self.protection = self._probe()
         except BaseException:
@@ -66,13 +66,12 @@ class Sandbox:
 
     @property
     def zygote_pid(self) -> int:
-        """The zygote's process id."""
         return self._running_zygote().pid
 
     def score(self, problem: Problem, code: str | None) -> Verdict:
-        """The verdict of one program, or of an answer, which is compared here; `infra` if the sandbox failed twice.
+        """Verdict of one program, or of an answer, which is compared here; `infra` if the sandbox failed twice.
 
-        Raises `BrokenTests` if the problem's tests or prelude can't be run with any program.
+        Raises `BrokenTests` if the tests or prelude can't be run with any program.
         """
         if problem.tests.kind == "none":
             return WITHOUT_TESTS
@@ -87,7 +86,7 @@ class Sandbox:
             return Verdict("infra", 0, 0, 0.0, one_line(str(error)))
 
     def reference_seconds(self, problem: Problem) -> float | None:
-        """CPU seconds of the slowest test of the problem's own solution; None if it has none that passes.
+        """CPU seconds of the slowest test of the problem's own solution; None without one that passes.
 
         Raises `BrokenTests`, and `SandboxError` if the sandbox failed twice.
         """
@@ -99,7 +98,7 @@ class Sandbox:
         return max(outcome.seconds, default=0.0) if outcome.status == "passed" else None
 
     def measure(self, problem: Problem, code: str) -> list[dict[str, int]]:
-        """The counts (`DEFAULT_COUNTERS`) of each test of kind `calls`, without budgets and without comparing.
+        """`DEFAULT_COUNTERS` of each test of kind `calls`, without budgets and comparison.
 
         Raises `UsageError` if the program does not finish its tests.
         """
@@ -109,7 +108,6 @@ class Sandbox:
         return outcome.counts
 
     def close(self) -> None:
-        """End the zygote and all its children."""
         for close in (*(template.close for template in self._templates.values()), self._reader.close):
             with contextlib.suppress(SandboxError):  # the zygote may be gone, and they with it
                 close()
@@ -119,7 +117,7 @@ class Sandbox:
             self._zygote = None
 
     def _with_one_retry(self, work: Callable[[], T]) -> T:
-        """The result of `work`, tried once more with a new zygote if the sandbox failed."""
+        # the second try has a new zygote
         try:
             return work()
         except SandboxError:
@@ -189,7 +187,7 @@ class Sandbox:
             raise BrokenTests(f"The prelude of problem {problem.id} can't be run: {error}.") from error
 
     def _template(self, prelude: str) -> PreludeTemplate:
-        """The process in which the prelude has run. Raises `BrokenTests` with the reason if it fails."""
+        """The process in which the prelude has run. Raises `BrokenTests` if it fails."""
         if prelude not in self._templates:
             while len(self._templates) >= _TEMPLATES_KEPT:
                 self._templates.popitem(last=False)[1].close()
@@ -198,18 +196,22 @@ class Sandbox:
         return self._templates[prelude]
 
     def _observe(self, problem: Problem, code: str, outcome: TestsOutcome) -> Evidence | None:
-        """Evidence on a program that parses: what its source says, and what a second run of its tests shows."""
-        if not outcome.parses or not self._evidence:
+        evidence = self._evidence
+        if not outcome.parses or evidence is None:
             return None
-        suite, nonce = self._suite(problem), os.urandom(NONCE)
-        source = self._reader.evidence(*source_question(problem, code))
+        suite = self._suite(problem)
+        source = self._reader.evidence(code, evidence.source_question(problem, code))
         cases = suite.cases if isinstance(suite, Cases) else ()
-        question = run_question(nonce, problem, code, cases, source)
-        run = None if question is None else self._ask(self._template_of(problem), question, OBSERVED_SECONDS, nonce)
-        return read_evidence(source, run, question is not None)
+        question = evidence.run_question(problem, code, cases, source)
+        if question is None:
+            return evidence.read(source, None, ran=False)
+        nonce = os.urandom(NONCE)
+        asked = ("observe", nonce, *question)
+        run = self._ask(self._template_of(problem), asked, evidence.seconds, nonce)
+        return evidence.read(source, run, ran=True)
 
     def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float, nonce: bytes = b"") -> Any:
-        """The answer of a new child to one question; None if none comes in time and behind the nonce."""
+        """A new child's answer to one question; None if none comes in time and behind the nonce."""
         child = forker.fork(cpu_seconds, Clock(cpu_seconds, cpu_seconds))
         child.send(plain_data.pack(question))
         try:
@@ -226,7 +228,6 @@ class Sandbox:
         return self._zygote
 
     def _probe(self) -> str:
-        """Run the probes in a child. Returns the line that names the active layers. Raises `IsolationMissing`."""
         zygote = self._running_zygote()
         if self._limits.isolation == "none":
             return "none: programs run unprotected, as scorer.isolation=none asks"

@@ -1,4 +1,4 @@
-"""Runs a whole program on standard input, a process for each test, and compares its output, or runs the checker."""
+"""Run a program on standard input, a process a test, and compare its output or run the problem's checker."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from raypoly.verifier.sandbox.zygote_client import Forker
 
 CHECKER_SECONDS = 20.0
 """CPU seconds for a checker on one output."""
+# most characters of an output for a checker
 _LARGEST_CHECKED = 2 << 20
-"""The most characters of an output for a checker."""
+# an output this much longer than the expected one is wrong unread: splitting takes many times its memory
 _LONGER, _SMALL_OUTPUT = 16, 1 << 16
-"""An output this much longer than the expected one is wrong unread: splitting it takes many times its memory."""
 _CHECKER = """
 import json, sys
 source, texts = json.loads(sys.stdin.read())
@@ -35,7 +35,7 @@ exec(compile(source, "checker.py", "exec"), {"__name__": "__main__", "exit": sys
 
 
 class ScriptRun:
-    """One program against inputs and outputs; used once. Raises `SandboxError`, or `BrokenTests` for a huge input."""
+    """One program; used once. Raises `SandboxError`, or `BrokenTests` for a huge input."""
 
     def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str, tests: tuple[Script, ...]) -> None:
         self._forker, self._clock, self._problem, self._tests = forker, clock, problem, tests
@@ -45,11 +45,10 @@ class ScriptRun:
             raise BrokenTests(f"An input of problem {problem.id} has more than {SCRATCH_BYTES >> 20} MiB.")
 
     def refused(self, refusal: Refusal) -> TestsOutcome:
-        """The program was found not to compile."""
         return self._outcome.refuse(refusal, 1, *_shown_test(self._tests[0]))
 
     def judge(self, all_tests: bool) -> TestsOutcome:
-        """Run up to the first failed test, or with `all_tests` all tests."""
+        """Run up to the first failed test, or `all_tests`."""
         outcome = self._outcome
         for number, test in enumerate(self._tests, 1):
             given, expected = _shown_test(test)
@@ -67,7 +66,7 @@ class ScriptRun:
         return outcome
 
     def _accepted(self, test: Script, printed: str, number: int) -> bool:
-        """Whether the problem has a checker, and it takes the output. Raises `BrokenTests` where it takes no output."""
+        """Whether a checker takes the output. Raises `BrokenTests` if it takes not even the expected one."""
         if not self._problem.tests.checker or len(printed) > _LARGEST_CHECKED:
             return False
         if self._checked(test, printed):
@@ -79,7 +78,6 @@ class ScriptRun:
         return False
 
     def _checked(self, test: Script, printed: str) -> bool:
-        """Run the checker, in a process as confined as the program's and with an empty scratch."""
         names = ("input.txt", "correct_output.txt", "solution_output.txt")
         texts = dict(zip(names, (test.input.decode(), test.output, printed), strict=True))
         asked = json.dumps([self._problem.tests.checker, texts], ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -92,7 +90,6 @@ class ScriptRun:
         return run.judge(all_tests=False).status == "passed"
 
     def _run(self, test: Script) -> str:
-        """The program's output. Raises `TestStopped` if it does not end with exit code 0."""
         left = self._clock.in_all - self._outcome.cpu_seconds
         clock = Clock(min(self._clock.per_message, left), min(self._clock.per_message, left))
         if left <= 0:
@@ -124,7 +121,7 @@ class ScriptRun:
             raise TestStopped("wrong", "what it printed is no UTF-8 text") from None
 
     def _raise_why(self, parts: tuple[bytes, bytes, bytes], exit: TestStopped) -> None:
-        """Raise the error that a program has written behind its output."""
+        # a program that raised has written why behind its output
         _, nonce, words = parts
         try:
             reply = plain_data.decode(words) if nonce and len(words) <= LAST_WORDS else None
@@ -137,7 +134,6 @@ class ScriptRun:
 
 
 def _shown_test(test: Script) -> tuple[str, str]:
-    """The start of its input and of its output, for a message."""
     return repr(test.input.decode("utf-8", "replace")[:200]), repr(test.output[:200])
 
 

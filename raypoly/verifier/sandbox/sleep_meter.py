@@ -1,13 +1,14 @@
-"""How long a process sleeps: the wall time that neither its CPU time nor the scheduler's waiting times explain.
+"""How long a process sleeps: wall time that neither its CPU time nor its waits for a core explain.
 
-A process that waits for a core does not sleep, whatever the load. Linux counts that wait for each thread
-(`/proc/PID/task/TID/schedstat`: nanoseconds run, nanoseconds waited, turns on a core), but books it when the thread
-gets its core. So the meter also asks which threads want one. A thread that wants a core at two looks, and has not given
-one up between them (`voluntary_ctxt_switches`), has not slept: none of that time is sleep, though a host that lends its
-cores to others may have taken some. What is charged at a look where some thread wants a core is not counted before the
-wait is booked, which may take it back. Several threads may take turns, or begin and end: if some thread wants a core at
-two looks, no time between them was sleep. A look that the child's own bytes caused does not show that it works. Where
-the kernel counts no waits, a process sleeps while all its threads do.
+Linux counts waits by thread (`/proc/PID/task/TID/schedstat`: nanoseconds run, nanoseconds waited, turns on a core), but
+books a wait when the thread gets its core. So the meter also asks which threads want one:
+
+- A thread that wants a core at two looks, and gave none up between (`voluntary_ctxt_switches`), has not slept.
+- Several threads may take turns: if some thread wants a core at two looks, no time between was sleep.
+- A look caused by the child's own bytes does not show that it works.
+- What a look charges while a thread wants a core stays open: the booking of the wait may take it back.
+
+Where the kernel counts no waits, a process sleeps while all its threads do.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+# unexplained seconds after which the scheduler is asked. Its numbers are sums, so nothing is lost between looks; most
+# programs end before the first.
 _LOOK_SECONDS = 0.05
-"""Unexplained time after which the scheduler is asked how long the child waited. Its numbers are sums, so that nothing
-is lost between looks; most programs end before the first."""
 _SLEEPING = ("S", "T", "t", "Z", "X")
 
 
@@ -28,40 +29,38 @@ _SLEEPING = ("S", "T", "t", "Z", "X")
 class _Thread:
     wants_core: bool
     waited: float
-    """Seconds for which it has waited for a core, as far as the kernel has booked them."""
+    """Seconds waited for a core, as far as booked."""
     turns: int
-    """How often it has got a core."""
+    """How often it got a core."""
     sleeps: int
-    """How often it has given one up."""
+    """How often it gave one up."""
 
 
 class SleepMeter:
-    """Charges the time that `watch` leaves unexplained."""
-
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._unexplained = 0.0
         self._threads: dict[str, _Thread] = {}
+        # whether a thread wanted a core at the last look, at a moment not chosen by the child
         self._wanted = False
-        """Whether some thread wanted a core at the last look, at a moment that the child had not chosen."""
+        # this thread's wait and this process's CPU time when the interval began
         self._own = 0.0
-        """What this thread had waited, and this process used, when the time began."""
+        # charged while a thread wanted a core; may be taken back
         self._open = 0.0
-        """What the last look charged while some thread wanted a core: the booking of its wait may take it back."""
+        # seconds credited of a wait that is not booked yet
         self._ahead = 0.0
-        """Seconds already credited of a wait that is not booked yet."""
         self.slept = 0.0
         """Seconds of sleep so far."""
 
     def start(self) -> None:
-        """The time begins that the next `watch` accounts for. After a `watch`, the next one's has begun."""
+        """Begin the interval of the next `watch`. After a `watch`, the next one's has begun."""
         self._own = _own_seconds()
 
     def watch(self, wall: float, cpu: float, late: float, arrived: bool, waits: bool) -> None:
         """Account for `wall` seconds in which the process used `cpu` seconds.
 
-        `late`: how much later we looked than we meant to; nobody knows what the process did then. `arrived`: the time
-        ended with bytes of its; `waits`: behind which it may have waited for us.
+        `late`: how much later than meant we looked. `arrived`: the child's bytes ended the interval; `waits`: behind
+        them it may have waited for us.
         """
         before = self._own
         self.start()
@@ -69,6 +68,7 @@ class SleepMeter:
         if gap > 0:
             gap = max(0.0, gap - late - (self._own - before if waits else 0.0))
         # the kernel books CPU time by ticks, so that it comes late, and then all at once
+        # so the sum may go below zero, but not by more than one tick may explain
         self._unexplained = max(-_LOOK_SECONDS, self._unexplained + gap)
         if self._unexplained > _LOOK_SECONDS:
             self._look(arrived)
@@ -83,13 +83,14 @@ class SleepMeter:
         self._threads, self._unexplained = now, 0.0
 
     def _credit(self, before: dict[str, _Thread], now: dict[str, _Thread], wanted: bool) -> float:
-        """Seconds since the last look that were no sleep. What it charged is settled once the wait for it is booked."""
         earlier, self._wanted = self._wanted, wanted
+        # one thread that never gave up its core is enough: the process did not sleep at all in this time
         awake = _never_slept(before, now)
         if awake is not None:
             waits_on = before[awake].turns == now[awake].turns
             self._ahead = self._unexplained + (self._ahead if waits_on else 0.0)
             return self._unexplained
+        # with one thread, what was credited ahead of the booking is part of what is booked now
         alone = len(before) < 2 and len(now) < 2
         booked = _longest_wait(before, now)
         if alone:
@@ -104,7 +105,7 @@ class SleepMeter:
 
 
 def _never_slept(before: dict[str, _Thread], now: dict[str, _Thread]) -> str | None:
-    """A thread that wants a core, as it did before, and has given none up since; None if there is none."""
+    # A thread that wanted a core then and now, and gave none up since; None if there is none
     for name, thread in now.items():
         earlier = before.get(name)
         if earlier and thread.wants_core and earlier.wants_core and earlier.sleeps == thread.sleeps:
@@ -113,13 +114,12 @@ def _never_slept(before: dict[str, _Thread], now: dict[str, _Thread]) -> str | N
 
 
 def _longest_wait(before: dict[str, _Thread], now: dict[str, _Thread]) -> float:
-    """Seconds that the thread which waited longest has waited since: several wait at the same time."""
+    # several threads wait at the same time: the longest counts
     waits = (thread.waited - (before[name].waited if name in before else 0.0) for name, thread in now.items())
     return max(waits, default=0.0)
 
 
 def _threads(pid: int) -> dict[str, _Thread]:
-    """The threads of a process that live."""
     found = {}
     folder = Path(f"/proc/{pid}/task")
     with contextlib.suppress(OSError):  # all have ended
@@ -134,7 +134,7 @@ def _threads(pid: int) -> dict[str, _Thread]:
 
 
 def _own_seconds() -> float:
-    """Seconds for which this thread has waited for a core, and for which this process has used one."""
+    """Seconds that this thread waited for a core, plus this process's CPU time."""
     waited = 0
     if _COUNTED:
         file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)  # a third of the time that `Path` takes
@@ -146,7 +146,7 @@ def _own_seconds() -> float:
 
 
 def _is_counted() -> bool:
-    """Whether this kernel counts how long threads wait (CONFIG_SCHED_INFO). Where it doesn't, it says 0 0 0."""
+    # without CONFIG_SCHED_INFO the kernel says 0 0 0
     try:
         return any(int(count) for count in Path("/proc/self/schedstat").read_text().split())
     except FileNotFoundError:

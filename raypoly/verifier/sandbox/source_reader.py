@@ -1,11 +1,10 @@
-"""Reads programs without running them: which do not compile, and what their source says of their strategy.
+"""Read programs without running them: compile check, and what their source says for evidence.
 
     reader = SourceReader(lambda: zygote)
-    refusal = reader.refusal(code)      # None: it compiles, or its own process decides
-    found = reader.evidence(question)   # what `read_source` finds, None if it finds nothing in time
+    refusal = reader.refusal(code)            # None: it compiles, or its own process decides
+    found = reader.evidence(code, question)   # the evidence module's answer; None if none in time
 
-One confined child reads them all and runs none, so that no program can touch what is found in another's, and none costs
-a process. Most of an untrained model's programs do not compile.
+One confined child reads them all: no program can touch what is found in another's, and none costs a process.
 """
 
 from __future__ import annotations
@@ -20,19 +19,18 @@ from raypoly.verifier.sandbox.outcome import Refusal
 from raypoly.verifier.sandbox.zygote_client import Forker
 
 PROGRAMS = 1000
-"""Programs for one child; then a new child replaces it."""
+"""Programs for one child."""
 LONGEST = 1 << 16
-"""Bytes of a program. Reading one of that size took up to 90 MiB. A longer one is not compiled here, and a child that
-has read one is replaced."""
+"""Bytes of a program; reading one took up to 90 MiB. A longer one is not compiled here, and its child is replaced."""
 SECONDS = 1.0
-"""CPU seconds for one program."""
+"""CPU seconds a program."""
 
 
 class SourceReader:
     """Owns one child at a time, started at the first program. Raises `SandboxError` if the forker is gone."""
 
     def __init__(self, forker: Callable[[], Forker]) -> None:
-        """`forker` returns the current zygote; that changes only while this reader is closed."""
+        """`forker`: the current zygote, which changes only while this reader is closed."""
         self._forker = forker
         self._child: Child | None = None
         self._programs, self._spent = 0, 0.0
@@ -46,27 +44,26 @@ class SourceReader:
             return None
         return Refusal(stop_of_reply(words), self._last_seconds)
 
-    def evidence(self, code: str, entry_point: str, features: bool) -> Any:
-        """What `read_source` says of a program; None if it ends the child, or takes it too long.
+    def evidence(self, code: str, question: tuple[Any, ...]) -> Any:
+        """The evidence module's answer about a program; None if it ends the child, or takes it too long.
 
-        A child that has read others is given one more chance as a new one, so that they make no difference.
+        A child that has read others gets a second chance as a new one, so that they make no difference.
         """
         new = self._child is None
-        found = self._answer(("source", code, entry_point, features))
+        found = self._answer(("source", *question))
         if found is None and not new:
-            found = self._answer(("source", code, entry_point, features))
+            found = self._answer(("source", *question))
         if self._child is not None and _size(code) > LONGEST:
             self.close()
         return found
 
     def close(self) -> None:
-        """End the child, if there is one."""
         if self._child is not None:
             child, self._child = self._child, None
             self._forker().reap(child)
 
     def _answer(self, question: tuple[Any, ...]) -> Any:
-        """The child's answer, None if it has none. Without an answer in time the child is ended."""
+        # without an answer in time the child is ended
         child = self._child = self._child or self._start()
         child.send(plain_data.pack(question))
         try:

@@ -1,4 +1,4 @@
-"""The parent's side of the forkers: starts the zygote, requests children from it and its templates, reaps them."""
+"""Parent's side of the forkers: start the zygote, get children from it and its templates, reap them."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import BrokenTests, SandboxError
 from raypoly.verifier.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
 from raypoly.verifier.sandbox.child import plain_data
+from raypoly.verifier.sandbox.evidence_reader import EvidenceReader
 
 _SCRIPT = Path(__file__).parent / "child" / "zygote.py"
 FOLDER = "raypoly-sandbox-"
+# age from which a killed owner's folder is removed
 _SWEPT_SECONDS = 60.0
-"""The age from which a sandbox removes a killed owner's folder."""
 PACKAGES = ("numpy", "sortedcontainers")
 _START_SECONDS = 60.0
 _PRELUDE_SECONDS = 20.0
 FIRST_USER, USERS = 1_500_000_000, 100_000_000
-"""Uids that no machine assigns. Each sandbox uses its own, so that limits by user are its own too."""
+"""Uids that no machine assigns. Each sandbox has its own, so that limits by user are its own too."""
 
 
 @dataclass(frozen=True)
 class ChildExit:
-    """How a child ended."""
-
     status: int
-    """Its wait status."""
+    """Wait status."""
     cpu_seconds: float
     large: bool
     """Whether it ever held half of its memory limit."""
 
 
 class Forker:
-    """A process that forks confined children. The next request after its death raises `SandboxError`."""
+    """A process that forks confined children. A request after its death raises `SandboxError`."""
 
     def __init__(self, control: socket.socket, memory: int) -> None:
         self._control = control
         self._control.settimeout(_START_SECONDS)
         self._memory = memory
+        # the children's scratch, where it is a plain folder without a size limit
         self._scratch: Path | None = None
-        """The children's scratch if it is a plain folder without a size limit."""
         self._buffer = b""
         self._forks = 0
 
     def fork(self, cpu_seconds: float, clock: Clock, kind: str = "child") -> Child:
-        """A new confined child that may use `cpu_seconds` in all. Raises `SandboxError` if the forker is gone."""
+        """A new confined child for `cpu_seconds` in all. Raises `SandboxError` if the forker is gone."""
         ours, theirs = socket.socketpair()
+        # the kernel adds the sender's process id to the greeting, so that no child can name another's
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._forks += 1
         request = f"{kind} {self._forks} {self._memory} {int(cpu_seconds) + 2}\n"
@@ -72,7 +72,7 @@ class Forker:
         return Child(ours, self._forks, clock, self._scratch)
 
     def reap(self, child: Child) -> ChildExit:
-        """Kill the child and return how it ended. Raises `SandboxError` if the forker is gone."""
+        """Kill the child; how it ended. Raises `SandboxError` if the forker is gone."""
         child.kill()
         try:
             self._control.sendall(b"reap %d\n" % child.number)
@@ -81,6 +81,7 @@ class Forker:
             raise SandboxError(f"The sandbox's zygote is gone: {error}") from error
         if int(number) != child.number or len(words) != 3:
             raise SandboxError("The sandbox could not start a process: the machine has no more to give.")
+        # KiB held times two, in bytes: half of the limit
         return ChildExit(int(words[0]), float(words[1]), int(words[2]) << 11 >= self._memory)
 
     def close(self) -> None:
@@ -127,7 +128,7 @@ class PreludeTemplate(Forker):
 class Zygote(Forker):
     """One warm process that forks confined children, and templates."""
 
-    def __init__(self, limits: ScorerConfig, evidence: bool = True) -> None:
+    def __init__(self, limits: ScorerConfig, evidence: EvidenceReader | None = None) -> None:
         self._limits, self._evidence = limits, evidence
         _sweep(Path(tempfile.gettempdir()))
         self._folder = tempfile.mkdtemp(prefix=FOLDER)
@@ -150,12 +151,11 @@ class Zygote(Forker):
             self._scratch = Path(self._folder, "scratch")
 
     def template(self, prelude: str) -> PreludeTemplate:
-        """The template for programs with this `prelude`. Raises `BrokenTests` with the reason if it can't be run."""
+        """The template for programs with this `prelude`. Raises `BrokenTests` if it can't be run."""
         return PreludeTemplate(self, prelude, self._memory)
 
     @property
     def pid(self) -> int:
-        """The process id, for tests that end it."""
         return self._process.pid
 
     def close(self) -> None:
@@ -174,6 +174,7 @@ class Zygote(Forker):
             self._lock = -1
 
     def _launch(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        evidence = self._evidence
         root, scratch = Path(self._folder, "root"), Path(self._folder, "scratch")
         root.mkdir()
         scratch.mkdir()
@@ -183,7 +184,7 @@ class Zygote(Forker):
             "folder": str(root),
             "scratch": str(scratch),
             "packages": _packages(),
-            "evidence": self._evidence,
+            "evidence": {"packages": list(evidence.packages), "module": evidence.child_module} if evidence else None,
             "user": FIRST_USER + int.from_bytes(os.urandom(4), "big") % USERS,
         }
         environment = {
@@ -205,15 +206,15 @@ class Zygote(Forker):
         )
 
 
+# moves the control socket to descriptor 3 and starts the script
 _BOOT = (
     "import os,sys,runpy;n=int(sys.argv[1]);n!=3 and (os.dup2(n,3),os.close(n));"
     "sys.argv=sys.argv[2:];runpy.run_path(sys.argv[0],run_name='__main__')"
 )
-"""Moves the control socket to descriptor 3 and starts the script."""
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the folders of killed owners, which nobody has locked."""
+    # a living owner has locked its folder
     for folder in parent.glob(f"{FOLDER}*"):
         with contextlib.suppress(OSError):  # another user's, in use, or already gone
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -226,7 +227,6 @@ def _sweep(parent: Path) -> None:
 
 
 def _packages() -> list[str]:
-    """The folders of the installed third-party packages that programs may import."""
     folders = []
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)

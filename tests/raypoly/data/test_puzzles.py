@@ -18,6 +18,7 @@ from raypoly.data.puzzles import puzzle_of
 from raypoly.data.puzzles.puzzle_budgets import PROFILES, STEP_LIMIT
 from raypoly.data.puzzles.puzzle_mistakes import render_mistake
 from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_solution
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox import Sandbox
 from tests.raypoly.data.step_counter import compile_body, run
 
@@ -84,7 +85,7 @@ def test_every_problem_is_solved_by_its_profiles_survivors_and_by_no_other_strat
 
 def test_the_sandbox_agrees_on_verdict_and_strategy() -> None:
     survivors = {profile.name: profile.survivors for profile in PROFILES}
-    with Sandbox(ScorerConfig()) as sandbox:
+    with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
         for problem in problem_set().splits["test"][:12]:
             for strategy in STRATEGIES:
                 body = render_solution(puzzle_of(problem), strategy, random.Random(problem.id))

@@ -17,6 +17,7 @@ from raypoly.core.values import Problem
 from raypoly.data import build_problem_set
 from raypoly.data.tasks import programs_of
 from raypoly.data.tasks.task_kinds import Task, all_tasks, compile_program
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.sandbox import Sandbox
 
@@ -59,7 +60,7 @@ def test_every_known_program_of_every_task_passes() -> None:
 def test_the_sandbox_passes_the_known_programs_of_every_kind() -> None:
     """In the first task that has the kind."""
     first = {kind.name: task for task in reversed(all_tasks()) for kind in task.kinds}
-    with Sandbox(ScorerConfig(), evidence=False) as sandbox:
+    with Sandbox(ScorerConfig()) as sandbox:
         for name in sorted({task.name for task in first.values()}):
             for strategy, program in programs_of(problems()[name]).items():
                 verdict = sandbox.score(problems()[name], program)
@@ -77,7 +78,7 @@ def test_the_sandbox_passes_the_known_programs_of_every_kind() -> None:
     ],
 )
 def test_the_default_judge_labels_programs_by_their_constructs(name: str, judged: list[int], traced: int) -> None:
-    with Sandbox(ScorerConfig()) as sandbox:
+    with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
         verdicts = [sandbox.score(problems()[name], program) for program in programs_of(problems()[name]).values()]
     labels = structural_labels(verdicts)
     assert labels is not None

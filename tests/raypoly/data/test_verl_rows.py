@@ -58,7 +58,7 @@ def test_ground_truths_that_are_tests_are_run_in_the_sandbox(tmp_path: Path) -> 
         "check": "```python\ndef double(n):\n    return 2 * n\n```",
         "calls": "```python\ndef double(n):\n    return 2 * n\n```",
     }
-    with Sandbox(ScorerConfig(), evidence=False) as sandbox:
+    with Sandbox(ScorerConfig()) as sandbox:
         for kind, problem in problems.items():
             found = extract_code(problem, answers[kind])
             assert found is not None
@@ -67,7 +67,7 @@ def test_ground_truths_that_are_tests_are_run_in_the_sandbox(tmp_path: Path) -> 
 
 def test_answers_to_problems_without_tests_are_not_run(tmp_path: Path) -> None:
     (problem,) = load_rows(write_parquet(tmp_path / "a.parquet", [gsm8k_row(5)])).splits["train"]
-    with Sandbox(ScorerConfig(), evidence=False) as sandbox:
+    with Sandbox(ScorerConfig()) as sandbox:
         verdict = sandbox.score(problem, "while True: pass")
     assert (verdict.status, verdict.tests_total) == ("no_code", 0)
     assert with_tests([problem]) == []

@@ -6,13 +6,16 @@ import json
 import os
 import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Problem, TestSuite
-from raypoly.strategies.live_code.canonical import Canonical, canonical
+from raypoly.strategies.features.algorithm_features import algorithm_features
+from raypoly.strategies.live_code.live_program import Canonical, canonical
+from raypoly.strategies.traced_runs.observe import read_source
 from raypoly.verifier.sandbox import Sandbox
 from tests.raypoly.strategies.test_algorithm_features import AROUND, HASH, TRICKS
 from tests.raypoly.strategies.test_algorithm_features import PLAIN as PAIR
@@ -226,9 +229,10 @@ def test_a_string_over_several_lines_keeps_its_blanks() -> None:
     assert names["a"](1) == "1\n    four"
 
 
-def test_source_that_does_not_parse_is_a_syntax_error() -> None:
+@pytest.mark.parametrize("read", [canonical, algorithm_features, read_source])
+def test_source_that_does_not_parse_is_a_syntax_error(read: Callable[[str, str], object]) -> None:
     with pytest.raises(SyntaxError):
-        canonical("def f(n) return n", "f")
+        read("def f(n) return n", "f")
 
 
 @pytest.mark.skipif(not LEETCODE.exists(), reason="no LeetCode data beside the repository")
@@ -238,7 +242,7 @@ def test_canonical_programs_give_what_the_programs_give() -> None:
         rows = [json.loads(line) for line in lines]
     chosen = random.Random(20261121).sample(rows, min(SAMPLE, len(rows)))
     different = []
-    with Sandbox(ScorerConfig(), evidence=False) as sandbox:
+    with Sandbox(ScorerConfig()) as sandbox:
         for row in chosen:
             problem = Problem(
                 row["task_id"], "", row["entry_point"], TestSuite("check", row["test"]), prelude=row["prompt"]

@@ -5,8 +5,8 @@ import ast
 import pytest
 
 from raypoly.strategies.live_code.bindings import nodes
-from raypoly.strategies.live_code.certain_tests import CertainTests
 from raypoly.strategies.live_code.live_program import live_program
+from raypoly.strategies.live_code.settling import CertainTests
 
 
 def truth(test: str, before: str = "") -> bool | None:

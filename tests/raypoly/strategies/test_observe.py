@@ -103,12 +103,8 @@ TRICKS = {
 
 @pytest.mark.parametrize("trick", TRICKS)
 def test_code_that_does_no_work_does_not_change_the_strategy(trick: str) -> None:
-    assert strategy(TRICKS[trick]) == "comprehension"
-
-
-@pytest.mark.parametrize("trick", TRICKS)
-def test_growth_names_only_constructs_that_did_the_work(trick: str) -> None:
-    assert observe(TRICKS[trick], "", "f", [4], [40])["growth"] == {"comprehension": 40.0}
+    evidence = observe(TRICKS[trick], "", "f", [4], [40])
+    assert (evidence["strategy"], evidence["growth"]) == ("comprehension", {"comprehension": 40.0})
 
 
 def test_a_loop_beside_a_formula_is_no_strategy() -> None:
@@ -152,19 +148,10 @@ def test_hopeless_programs_have_no_strategy(code: str) -> None:
     assert strategy(code) == ""
 
 
-def test_a_program_that_does_not_parse_is_a_syntax_error() -> None:
-    with pytest.raises(SyntaxError):
-        observe("def f(n) return", "", "f", [1], [2])
-
-
 def test_methods_of_a_solution_class_and_a_prelude_work() -> None:
     code = "class Solution:\n    def total(self, xs: List[int]) -> int:\n        return sum(x * x for x in xs)"
     evidence = observe(code, "from typing import List", "Solution().total", [[1, 2]], [list(range(30))])
     assert (evidence["constructs"], evidence["strategy"]) == (["generator"], "comprehension")
-
-
-def test_evidence_is_the_same_every_time() -> None:
-    assert observe(REDUCE, "", "f", [4], [40]) == observe(REDUCE, "", "f", [4], [40])
 
 
 def test_warming_up_changes_no_evidence() -> None:

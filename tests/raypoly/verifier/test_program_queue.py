@@ -13,10 +13,14 @@ PASSED = Verdict("passed", 2, 2, 0.1)
 BY_THE_CLOCK = Verdict("timeout", 0, 2, 6.0, repeatable=False)
 
 
-def taken(queue: ProgramQueue, worker: int, most: int = 1) -> tuple[QueuedProgram, ...]:
+def take(queue: ProgramQueue, worker: int, most: int = 1) -> Chunk:
     chunk = queue.take(worker, most)
     assert chunk is not None
-    return chunk.programs
+    return chunk
+
+
+def taken(queue: ProgramQueue, worker: int, most: int = 1) -> tuple[QueuedProgram, ...]:
+    return take(queue, worker, most).programs
 
 
 def test_the_same_program_runs_once_while_it_waits_and_after() -> None:
@@ -53,8 +57,7 @@ def test_the_lowest_order_goes_first_and_programs_of_one_problem_travel_together
     queue = ProgramQueue(workers=1)
     late = [queue.put(add_problem(), f"late {n}", order=7) for n in range(3)]
     early = [queue.put(add_problem(solution="1"), f"early {n}", order=2) for n in range(2)]
-    calibration = queue.take(0, 8)
-    assert calibration is not None
+    calibration = take(queue, 0, 8)
     assert calibration.calibrates
     queue.settle(calibration.state, 0.1)
     assert taken(queue, 0, 8) == tuple(early)
@@ -67,8 +70,7 @@ def test_one_worker_calibrates_while_another_runs_other_problems() -> None:
     queue = ProgramQueue(workers=2)
     solved, plain = add_problem(solution=right_code(0)), add_problem(problem_id="plain")
     first, second, other = queue.put(solved, "a"), queue.put(solved, "b"), queue.put(plain, "c")
-    calibration = queue.take(0)
-    assert calibration is not None
+    calibration = take(queue, 0)
     assert calibration.calibrates
     assert taken(queue, 1, 8) == (other,)
     assert queue.take(1) is None
@@ -96,8 +98,7 @@ def test_tests_that_can_not_be_run_end_all_programs_of_their_problem() -> None:
     error = BrokenTests("no such module")
     for _ in range(REJECTIONS):
         first, second = queue.put(problem, "a"), queue.put(problem, "b")
-        chunk = queue.take(0)
-        assert chunk is not None
+        chunk = take(queue, 0)
         queue.reject(chunk, error)
         assert first.error is second.error is error
         assert queue.waiting == 0
@@ -107,14 +108,12 @@ def test_tests_that_can_not_be_run_end_all_programs_of_their_problem() -> None:
 def test_what_the_sandbox_failed_at_goes_to_another_worker_and_at_last_surfaces() -> None:
     queue = ProgramQueue(workers=2)
     failed, behind = queue.put(add_problem(), "a"), queue.put(add_problem(), "b")
-    chunk = queue.take(0, 8)
-    assert chunk is not None
+    chunk = take(queue, 0, 8)
     assert chunk.programs == (failed, behind)
     queue.again(chunk, 0, "no memory")
     assert queue.take(0, 8) is None
     for worker in [1, 0, 1][:RETRIES]:
-        chunk = queue.take(worker, 8)
-        assert chunk is not None
+        chunk = take(queue, worker, 8)
         assert chunk.programs == (failed,)
         queue.again(chunk, worker, "no memory")
     assert isinstance(failed.error, SandboxError)
@@ -144,8 +143,7 @@ def test_a_worker_that_is_alone_tries_again_itself() -> None:
 def test_a_program_that_two_workers_have_gets_the_first_verdict_and_is_tried_no_more() -> None:
     queue = ProgramQueue(workers=2)
     program = queue.put(add_problem(), "a")
-    chunk = queue.take(0)
-    assert chunk is not None
+    chunk = take(queue, 0)
     queue.again(chunk, 0, "its worker was lost")
     assert queue.finish(program, PASSED)
     assert not queue.finish(program, BY_THE_CLOCK)

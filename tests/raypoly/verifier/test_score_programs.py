@@ -60,15 +60,6 @@ def test_programs_are_drawn_as_they_are_needed(pool: LocalPool) -> None:
     assert drawn < 20_000
 
 
-def test_a_program_that_comes_again_is_not_run_again(pool: LocalPool) -> None:
-    chance = "import os\ndef add(a, b): return os.urandom(8).hex()"
-    first, second, other = pool.score(
-        [(add_problem(), chance), (add_problem(), chance), (add_problem(), chance + "\n")]
-    )
-    assert first == second
-    assert first.detail != other.detail
-
-
 def test_killed_zygotes_change_no_verdict(pool: LocalPool) -> None:
     codes = [right_code(number) if number % 2 else f"def add(a, b): return {number}" for number in range(60)]
     statuses = []

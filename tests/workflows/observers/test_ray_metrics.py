@@ -11,9 +11,14 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -26,7 +31,7 @@ from raypoly.run.run_metrics import RUN_METRICS
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import metrics_row
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
-from tests.support.prometheus_server import prometheus
+from tests.support.ports import free_port
 from workflows.observers.ray_metrics import RayMetrics
 from workflows.observers.served_metrics import served_points
 from workflows.startup.ray_cluster import local_ray
@@ -159,3 +164,44 @@ def test_long_steps_and_a_long_pause_of_a_run_leave_no_gap(place: str, warm_mode
     print(f"{len(shown)} queries, {scrapes} scrapes from the first step to the last 15 s; {len(paused)} of them in a")
     print(f"pause of {driver.summary['pauses'][0]['seconds']} s; seconds of each step:")
     print([row["seconds"]["total"] for row in driver.rows()])
+
+
+@dataclass(frozen=True)
+class PrometheusServer:
+    """A running server."""
+
+    url: str
+    every: int
+    """Seconds between scrapes."""
+
+    def values(self, query: str, begin: float, end: float) -> dict[float, list[float]]:
+        """What a panel with this query shows for each scrape from `begin` to `end`: the values of all its series."""
+        times = [begin + self.every * n for n in range(int((end - begin) / self.every) + 1)]
+        asked = {"query": query, "start": begin, "end": end, "step": self.every}
+        with urllib.request.urlopen(f"{self.url}/api/v1/query_range?{urllib.parse.urlencode(asked)}") as answer:
+            series = json.load(answer)["data"]["result"]
+        found: dict[float, list[float]] = {at: [] for at in times}
+        for each in series:
+            for at, value in each["values"]:
+                found[min(times, key=lambda one: abs(one - at))].append(float(value))
+        return found
+
+
+@contextmanager
+def prometheus(folder: Path, place: str, every: int) -> Iterator[PrometheusServer]:
+    """A Prometheus (`apt install prometheus`). A point counts for its own scrape alone, so that a gap is seen."""
+    program, port = shutil.which("prometheus"), free_port()
+    assert program is not None
+    file = folder / "prometheus.yml"
+    job = {"job_name": "ray", "scrape_interval": f"{every}s", "static_configs": [{"targets": [place]}]}
+    file.write_text(json.dumps({"scrape_configs": [job]}))
+    command = [
+        program, f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}", f"--query.lookback-delta={every + every // 2}s",
+    ]  # fmt: skip
+    with (folder / "prometheus.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
+        try:
+            time.sleep(2 * every)
+            yield PrometheusServer(f"http://127.0.0.1:{port}", every)
+        finally:
+            server.terminate()

@@ -21,9 +21,8 @@ from raypoly.data.formats import program_of
 from raypoly.data.public_tests import example_inputs
 from raypoly.learner.training_rows import prompts_of
 from raypoly.strategies.judge import SAMPLED_SHARE
-from raypoly.verifier.answer_extraction import extract_answer
+from raypoly.verifier.answers import answer_text, extract_answer
 from raypoly.verifier.code_extraction import extract_code
-from raypoly.verifier.sandbox.answer_verdict import answer_text
 from workflows.step.services import Services
 from workflows.step.training_group import SkippedGroups, infra_reason, sound_verdicts
 

@@ -25,6 +25,7 @@ from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Problem, Rollout, TestSuite, Verdict
 from raypoly.data.formats.python_source import prelude_without
 from raypoly.data.formats.row_reader import FileRow, read_rows_by_id
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.gold import PRELUDE, GoldGroup
 from raypoly.verifier import LocalPool
 from raypoly.verifier.code_extraction import extract_code
@@ -107,7 +108,7 @@ def observing(config: ScorerConfig, programs: int | None = None) -> Iterator[Obs
         return [(_problem_for(group.problem, text), text if text.strip() else None) for text in group.programs]
 
     limited = config if programs is None else limit_workers(config, programs)
-    with LocalPool(limited, evidence=True, calibrate=False) as pool:
+    with LocalPool(limited, StrategyEvidence(), calibrate=False) as pool:
         yield lambda groups: (
             ObservedGroup(group, verdicts) for group, verdicts in score_each(pool, groups, programs_of)
         )

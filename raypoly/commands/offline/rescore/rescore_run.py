@@ -34,6 +34,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem, Verdict
 from raypoly.data.formats import program_of
 from raypoly.data.public_tests import set_apart
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.code_extraction import extract_code
 from raypoly.verifier.local_pool import BROKEN, LocalPool
 from raypoly.verifier.rewards import Reward, reward_function
@@ -84,7 +85,7 @@ class _Rescoring:
         self._read_kept()
         kept = sum(len(row["then"]["statuses"]) for rows in self._kept.values() for row in rows)
         total = max(_estimate_rollouts(self._run, self._parts) - kept, 0)
-        with LocalPool(config, config.evidence) as pool:
+        with LocalPool(config, StrategyEvidence() if config.evidence else None) as pool:
             scored = score_each(pool, self._read_left(list(self._parts)), self._programs_of)
             with show_progress("programs", total, lambda: (pool.done, pool.passed), NOTES):
                 for group, verdicts in scored:

@@ -31,6 +31,7 @@ from raypoly.core.tables import ReportTable
 from raypoly.core.values import STATUSES, Verdict
 from raypoly.data.formats import ProblemStream, files_of, read_problems, row_of
 from raypoly.data.similar import DuplicatePair, find_duplicates, find_overlaps
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.local_pool import BROKEN, LocalPool
 from raypoly.verifier.score_programs import FAILED, NO_SOLUTION, GivenProgram, scored, validated
 
@@ -82,7 +83,7 @@ def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, 
         if tally.programs:
             say(NOTES, f"{tally.programs:,} programs have their verdicts already.")
         left = survey.programs - tally.programs
-        pool = stack.enter_context(LocalPool(limit_workers(config, left), evidence))
+        pool = stack.enter_context(LocalPool(limit_workers(config, left), StrategyEvidence() if evidence else None))
         begin = time.monotonic()
         with show_progress("programs", left, lambda: (pool.done, pool.passed), NOTES):
             for program, verdict in scored(pool, known.problems, read_programs(programs, known, tally.programs)):

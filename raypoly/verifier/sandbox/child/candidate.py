@@ -1,9 +1,8 @@
-"""Run one program: load its code once, then make each test's call. It knows inputs only; the parent compares results.
+"""Run one program: load its code once, then make each test's call. The parent compares results.
 
-Messages in: the code, then either all tests in one message, or one message a test for as long as they come; a test is
-`(args, kwargs, budget, want_args)`. Messages out, each behind the program's nonce: `("ready",)` or why the code can't
-be loaded, then for each test `("ok", result, args, counts)`, `("raised", kind, text)` or `("memory",)`; or the last
-words of a process that went over a budget or tampered (`budget.py`, `guard.py`).
+Messages in: the code, then all tests in one message, or one message a test; a test is `(args, kwargs, budget,
+want_args)`. Messages out, each behind the nonce: `("ready",)` or why the code can't be loaded; for each test `("ok",
+result, args, counts)`, `("raised", kind, text)` or `("memory",)`; or last words about a budget or tampering.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from raypoly.verifier.sandbox.child import budget, counted_code, frames, guard, linked_nodes, plain_data
+from raypoly.verifier.sandbox.child import budget, frames, guard, object_values, plain_data
 
 Report = Callable[..., None]
 OPERATIONS = "<operations>"
-"""The entry point of a problem whose tests are lists of operations."""
+"""Entry point of a problem whose tests are lists of operations."""
 _IMMUTABLE = frozenset({int, str, bool, float, type(None)})
 
 
 def serve(
     channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: str, counted: bool, at_once: bool
 ) -> None:
-    """Load the program and answer tests. `counted`: some test has a budget. `at_once`: all tests are one message."""
+    """`counted`: some test has a budget. `at_once`: all tests are one message."""
 
     def report(*message: object) -> None:
         frames.send(channel, nonce + _encoded(message))
@@ -31,7 +30,7 @@ def serve(
     counters = None
     code = frames.receive(channel).decode("utf-8", "surrogatepass")
     try:
-        compiled = counted_code.compiled(code) if counted else compile(code, budget.FILE, "exec", dont_inherit=True)
+        compiled = budget.compiled(code) if counted else compile(code, budget.FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         report("syntax", type(error).__name__, text_of(error))
         return
@@ -62,7 +61,7 @@ def serve(
 def _answer(
     report: Report, function: Any, namespace: dict[str, Any], counters: budget.Counters | None, test: bytes
 ) -> None:
-    args, kwargs, limits, want_args = plain_data.unpack(test, linked_nodes.maker(namespace))
+    args, kwargs, limits, want_args = plain_data.unpack(test, object_values.maker(namespace))
     if counters is not None:
         budget.begin(counters, limits, (args, kwargs))
     try:
@@ -74,7 +73,7 @@ def _answer(
 
 
 def entry(namespace: dict[str, Any], entry_point: str) -> Any:
-    """What `entry_point` names: `f`, `Solution().twoSum` (one instance for all tests, as in the data set)."""
+    """What `entry_point` names: `f`, `Solution().twoSum` (one instance for all tests)."""
     if entry_point == OPERATIONS:
         return _operations_player(namespace)
     value: Any = None
@@ -91,7 +90,7 @@ def _operations_player(namespace: dict[str, Any]) -> Callable[[list[str], list[l
 
     Its arguments are such as `["LRUCache", "put", "get"]` and `[[2], [1, 1], [1]]`.
     """
-    make = linked_nodes.maker(namespace)
+    make = object_values.maker(namespace)
 
     def play(operations: list[str], arguments: list[list[Any]]) -> list[Any]:
         made = namespace[operations[0]](*arguments[0])

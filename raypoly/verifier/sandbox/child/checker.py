@@ -1,15 +1,13 @@
 """A problem's `check(candidate)`: read as plain cases where it is simple, else run with a stand-in for the candidate.
 
-Most checks are a list of simple assertions. `read_cases` turns those into arguments and expected values, once a
-problem; the parent then compares plain data, and no checker process is needed. A check is internet data, so both are
-done in a confined child.
+`read_cases` turns a list of simple assertions into arguments and expected values, once a problem; the parent compares.
+A check is internet data, so both are done in a confined child.
 
-Any other check runs in a process of its own (`serve`). The stand-in sends the arguments out (`("call", done, args,
-kwargs)`, with the number of assertions that held so far) and gets `(result, (args, kwargs))` back: what the candidate
-returned, and its arguments as it left them, which are written into the checker's own objects in place; or None where
-the candidate failed, which fails the assertion. The last message is `("done", held, failures)`, with the text of each
-failure, or `("broken", text)` where the check can't be run at all. With `all_tests`, an assertion that fails is noted
-and the check goes on.
+Any other check runs in a process of its own (`serve`). The stand-in sends `("call", assertions held, args, kwargs)` and
+gets `(result, (args, kwargs))`: the candidate's result, and its arguments as it left them, which are written into the
+checker's own objects; or None where the candidate failed, which fails the assertion. The last message is `("done",
+held, failures)`, or `("broken", text)` where the check can't be run. With `all_tests` a failed assertion is noted and
+the check goes on.
 """
 
 from __future__ import annotations
@@ -18,11 +16,12 @@ import ast
 import sys
 from typing import Any
 
-from raypoly.verifier.sandbox.child import frames, linked_nodes, plain_data
+from raypoly.verifier.sandbox.child import frames, plain_data
+from raypoly.verifier.sandbox.child import object_values as object_values
 
 _HELD = "__held__"
+# prelude helpers that compare nodes by value, and the class of these
 _NODE_HELPERS = {"is_same_list": "ListNode", "is_same_tree": "TreeNode"}
-"""Helpers of the prelude that compare nodes by value, and the class of these."""
 
 
 class CandidateFailed(Exception):
@@ -30,7 +29,7 @@ class CandidateFailed(Exception):
 
 
 class Held:
-    """Counts assertions of the check's own body, and keeps what failed."""
+    """Counts assertions of the check's own body, and keeps failures."""
 
     def __init__(self, all_tests: bool) -> None:
         self.all_tests = all_tests
@@ -49,12 +48,9 @@ class Held:
 
 
 def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool, name: str) -> None:
-    """Execute the check in `namespace`, where the prelude has run, and say what came of it.
-
-    `name`: the entry point, by which a check may call the candidate too.
-    """
+    """Execute the check in the prelude's `namespace`. By `name`, the entry point, it may call the candidate too."""
     sys.setrecursionlimit(20_000)  # helpers such as is_same_list recurse a frame a node
-    make = linked_nodes.maker(namespace)
+    make = object_values.maker(namespace)
     held = Held(all_tests)
 
     def candidate(*args: Any, **kwargs: Any) -> Any:
@@ -63,6 +59,7 @@ def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool,
         if answer is None:
             raise CandidateFailed
         result, (args_after, kwargs_after) = answer
+        # a check may look at its arguments after the call: they become what the candidate made of them
         for before, after in zip(args, args_after, strict=True):
             write_back(before, after)
         for name, after in kwargs_after.items():
@@ -86,7 +83,6 @@ def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool,
 
 
 def _counted(source: str) -> ast.Module:
-    """The check with each assertion of its body inside `with __held__:`."""
     tree = ast.parse(source)
     for part in tree.body:
         if isinstance(part, ast.FunctionDef) and part.name == "check":
@@ -95,8 +91,6 @@ def _counted(source: str) -> ast.Module:
 
 
 class _Counting(ast.NodeTransformer):
-    """Not into functions of the check's own: their assertions are part of one of its tests."""
-
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         item = ast.withitem(ast.Name(_HELD, ast.Load()))
         return ast.copy_location(ast.With([item], [node]), node)
@@ -106,7 +100,7 @@ class _Counting(ast.NodeTransformer):
 
 
 def write_back(before: Any, after: Any) -> None:
-    """Make the object `before` equal to `after`, in place, as far as objects of its kind can be changed."""
+    """Make `before` equal to `after`, in place, as far as its kind can be changed."""
     if type(before) is list and type(after) is list:
         if len(before) == len(after):
             for index, (old, new) in enumerate(zip(before, after, strict=True)):
@@ -126,17 +120,16 @@ def write_back(before: Any, after: Any) -> None:
 
 
 def read_cases(namespace: dict[str, Any], source: str, name: str) -> list[tuple[Any, ...]] | None:
-    """`[(args, kwargs, expected), ...]`, None where `check` is more than assertions that compare one call.
-
-    None too where it calls the candidate by its `name`.
+    """`[(args, kwargs, expected), ...]`; None unless `check` only compares calls, none of them by `name`.
 
     Understood: `assert candidate(...) == VALUE` and `assert is_same_list(candidate(...), VALUE)` (and `is_same_tree`)
-    with the helpers of the prelude, which has run in `namespace`.
+    with the prelude's helpers.
     """
     tree = ast.parse(source)
     body = _assertions(tree)
     if body is None or any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree)):
         return None
+    # defines `check` and the names that its literals use; `check` itself is never called here
     exec(compile(source, "<check>", "exec", dont_inherit=True), namespace)
     found: list[tuple[Any, ...]] = []
     for assertion in body:
@@ -158,7 +151,6 @@ def read_cases(namespace: dict[str, Any], source: str, name: str) -> list[tuple[
 
 
 def _assertions(tree: ast.Module) -> list[ast.Assert] | None:
-    """The assertions of `check`, None where it does anything else."""
     checks = [part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == "check"]
     if len(checks) != 1 or checks[0].decorator_list:
         return None

@@ -1,7 +1,6 @@
 """The walls around a candidate: those the zygote builds once, and those each child shuts behind itself.
 
-Each layer that this machine refuses is named with the reason, and the others are used all the same; whether what
-remains is enough is decided by the probes (`probes.py`), which try to break out.
+A layer that this machine refuses is named with the reason; the others are used. The probes decide whether they suffice.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ SCRATCH_FILES = 1024
 _OPEN_FILES = 64
 MOST_FILES = 4096
 """Descriptors that a forker may have had open."""
+# threads and processes of a sandbox's user at once, its templates among them
 _THREADS = 40
-"""Threads and processes of a sandbox's own user at once; its templates (`forker.py`) are among them."""
+# room for recursion through C; below the gap that the kernel leaves under the stack
 _STACK_BYTES = 100 << 20
-"""Room for recursion through C (a cached recursive function); below the gap that the kernel leaves under the stack."""
 
 _READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
 _ALL_ACCESS_V1 = (1 << 13) - 1
@@ -46,12 +45,12 @@ class Walls:
     scratch: str = ""
     """The only folder a candidate may write to."""
     user: int | None = None
-    """The uid that children change to, None where they stay who they are."""
+    """The uid that children change to; None: they stay who they are."""
     filter: bytes = b""
     forking_filter: bytes = b""
     """For a template."""
     ruleset: int = -1
-    """Landlock ruleset descriptor, -1 where the kernel has none."""
+    """Landlock ruleset descriptor; -1 where the kernel has none."""
     own_capabilities: bool = False
     """Whether children have capabilities (of a user namespace) to give up."""
 
@@ -76,10 +75,11 @@ def enter_namespaces(walls: Walls) -> bool:
 
 
 def enter_file_tree(walls: Walls, folder: str, library: str, packages: list[str]) -> None:
-    """A tree of its own: the standard library and `packages` read-only, a scratch of capped size, nothing else.
+    """Own tree: standard library and `packages` read-only, a scratch of capped size, nothing else.
 
-    `folder` is an empty one. Packages get new places in the tree; shared libraries are there for their sake.
+    `folder` is empty. Packages get new places; shared libraries are there for their sake.
     """
+    # else what is mounted here would show on the machine
     system.mount("none", "/", "none", system.MS_REC | system.MS_PRIVATE)
     system.mount("tmpfs", folder, "tmpfs", system.MS_NOSUID | system.MS_NODEV, "size=1m,mode=755")
     target = folder + library
@@ -90,11 +90,14 @@ def enter_file_tree(walls: Walls, folder: str, library: str, packages: list[str]
     for libraries in _SHARED_LIBRARIES if packages else ():
         if os.path.isdir(libraries):
             _bind(libraries, folder + libraries)
+    # an empty folder hides the packages that happen to be installed beside the standard library
     if os.path.isdir(target + "/site-packages"):
         system.mount("tmpfs", target + "/site-packages", "tmpfs", system.MS_RDONLY, "size=4k")
     options = f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=777"
     system.mount("tmpfs", folder + "/tmp", "tmpfs", system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC, options)
     os.chdir(folder)
+    # The new root is stacked on the old one in the same place, which is then unmounted: no folder is needed to put it
+    # in.
     system.pivot_root(".", ".")
     system.unmount(".")
     os.chdir("/")
@@ -104,16 +107,16 @@ def enter_file_tree(walls: Walls, folder: str, library: str, packages: list[str]
 
 
 def _bind(source: str, target: str) -> None:
-    """Show the folder `source` at `target`, read-only."""
     os.makedirs(target, exist_ok=True)
     system.mount(source, target, "none", system.MS_BIND)
     flags = os.statvfs(target).f_flag
+    # a remount may not drop flags that the machine has set, as nosuid on a home folder: it would be refused
     kept = flags & _KEPT_FLAGS | _RELATIME.get(flags & 4096, 0)
     system.mount("none", target, "none", system.MS_BIND | system.MS_REMOUNT | system.MS_RDONLY | kept)
 
 
 def build_walls(walls: Walls, library: str, packages: list[str], user: int) -> None:
-    """What is built once and used by every child: the filter, the Landlock ruleset, the uid to change to."""
+    """Build once what every child uses: filter, Landlock ruleset, uid to change to."""
     system.no_new_privileges()
     try:
         walls.filter = seccomp.program(system.MACHINE)
@@ -127,7 +130,10 @@ def build_walls(walls: Walls, library: str, packages: list[str], user: int) -> N
         walls.layers.append(f"landlock v{version}")
     else:
         walls.missing["landlock"] = "the kernel has none (5.13 or later, with landlock in its list of security modules)"
+    # without a tree of its own another uid must be able to read the interpreter where it lies
     hidden = None if "namespaces" in walls.layers else _hidden([library, *packages])
+    # another uid is worth more than none where Landlock is missing, even if programs may then not start: the probes
+    # decide
     if os.geteuid() == 0 and (hidden is None or walls.ruleset < 0):
         walls.user = user
         os.chown(walls.scratch, user, user)
@@ -141,7 +147,7 @@ def build_walls(walls: Walls, library: str, packages: list[str], user: int) -> N
 
 
 def _hidden(folders: list[str]) -> str | None:
-    """The first folder on the way to these that others can't go through, if any."""
+    # others must be able to go through each folder on the way to these
     for folder in folders:
         while folder != "/":
             if not os.stat(folder).st_mode & stat.S_IXOTH:
@@ -151,7 +157,8 @@ def _hidden(folders: list[str]) -> str | None:
 
 
 def restrict_child(walls: Walls) -> None:
-    """In a child, before anything from outside is read: own session, no privileges, no files. There is no way back."""
+    """Before a child reads anything from outside: own session, no privileges, no files. There is no way back."""
+    # no controlling terminal, and no signal to our process group
     os.setsid()
     os.chdir(walls.scratch)
     _limit(resource.RLIMIT_CORE, 0)
@@ -161,12 +168,14 @@ def restrict_child(walls: Walls) -> None:
     _limit(resource.RLIMIT_MSGQUEUE, 0)
     if walls.user is not None:
         _limit(resource.RLIMIT_NPROC, _THREADS)
+        # groups first: once the uid is another, it may not change them any more
         os.setgroups([])
         os.setresgid(walls.user, walls.user, walls.user)
         os.setresuid(walls.user, walls.user, walls.user)
     elif walls.own_capabilities:
         _limit(resource.RLIMIT_NPROC, _THREADS)
         system.drop_capabilities()
+    # after the uid: changing it makes the process dumpable or not anew
     system.not_dumpable()
     if walls.ruleset >= 0:
         system.landlock_restrict(walls.ruleset)
@@ -175,14 +184,14 @@ def restrict_child(walls: Walls) -> None:
 
 
 def restrict_template(walls: Walls, memory_bytes: int) -> None:
-    """After `restrict_child`: no system calls but those that forking children takes."""
+    """After `restrict_child`: only system calls that forking children takes."""
     _limit(resource.RLIMIT_AS, memory_bytes)
     if walls.forking_filter:
         system.load_filter(walls.forking_filter)
 
 
 def restrict_candidate(walls: Walls, memory_bytes: int, cpu_seconds: int) -> None:
-    """After `restrict_child`, its own or its template's: limit memory and time, allow only a program's system calls."""
+    """After `restrict_child`, its own or its template's: limit memory, time and system calls."""
     system.die_with_parent()
     _limit(resource.RLIMIT_AS, memory_bytes)
     _limit(resource.RLIMIT_CPU, cpu_seconds)
@@ -191,7 +200,7 @@ def restrict_candidate(walls: Walls, memory_bytes: int, cpu_seconds: int) -> Non
 
 
 def address_space() -> int:
-    """Bytes of address space in use, to a MiB: found with the limit, as /proc is out of sight."""
+    """Bytes of address space in use, to a MiB; by bisecting the limit, as /proc is out of sight."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     low, high = 0, hard if hard != resource.RLIM_INFINITY else 1 << 40
     while high - low > 1 << 20:
@@ -215,7 +224,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _ruleset(version: int, readable: list[str], walls: Walls) -> int:
-    """Read what is `readable`, use the scratch, and nothing else: no other file, no TCP, no signal outside."""
+    # read `readable`, use the scratch, nothing else: no other file, no TCP, no signal outside
     files = _ALL_ACCESS_V1
     for since, bit in ((2, 13), (3, 14), (5, 15)):  # refer, truncate, device ioctl
         files |= (1 << bit) if version >= since else 0

@@ -1,13 +1,14 @@
-"""The zygote's work: build the walls once, then fork confined children on request, and say how they ended.
+"""The zygote's work: build the walls once, fork confined children on request, say how they ended.
 
-A request on the control socket is a line. `child ID MEMORY CPU` (bytes above the forker's own, whole seconds), with
-the child's channel as ancillary descriptor, forks. `reap ID`, once the parent has killed the child or seen it end, is
-answered by a line `ID STATUS CPU MEMORY` (its wait status, CPU seconds, and most KiB it held), or `ID failed` where
-there was no child; until then its process id is nobody else's. The zygote's first line says in JSON which walls there
-are.
+A request on the control socket is a line:
 
-`template ID MEMORY CPU` forks a child that runs a prelude, once, and then takes requests itself on its own channel:
-the programs of all problems with that prelude are forked from it. It is confined as they are, but for forking.
+- `child ID MEMORY CPU` (bytes above the forker's own, whole seconds), with the child's channel as ancillary descriptor.
+- `reap ID`, once the parent has killed the child or seen it end; answered by `ID STATUS CPU MEMORY` (wait status, CPU
+  seconds, most KiB held), or `ID failed` without a child. Until then its process id is nobody else's.
+- `template ID MEMORY CPU` forks a child that runs a prelude once, then takes requests on its own channel: programs with
+  that prelude are forked from it. It is confined as they are, but for forking.
+
+The zygote's first line says in JSON which walls there are.
 """
 
 from __future__ import annotations
@@ -25,21 +26,24 @@ from raypoly.verifier.sandbox.child import confine, frames, plain_data, roles, s
 
 _CONTROL = 3
 FIRST_CHANNEL, CHANNELS, LAST_CHANNEL = 16, 40, 60
+# memory that a template may use to run its prelude
 _PRELUDE_BYTES = 256 << 20
-"""Memory that a template may use to run its prelude."""
 
 
 def main(settings: dict[str, Any]) -> None:
     """Serve until the control socket ends.
 
-    `settings`: `isolation`, `folder` (an empty one), `scratch` (another), `user` (a uid that nobody has), `packages`,
-    `evidence` (whether programs will be observed).
+    `settings`: `isolation`, `folder` (an empty one), `scratch`, `user` (a uid that nobody has), `packages`, `evidence`
+    (the module that plays its roles, or None).
     """
     control = socket.socket(fileno=_CONTROL)
     walls = confine.Walls(scratch=settings["scratch"])
     library = os.path.dirname(os.path.abspath(os.__file__))
     packages: list[str] = settings["packages"]
+    # here, while raypoly's files are in sight: `Loader` gives the module builtins of its own, as it does all of ours
+    warm = roles.load_evidence(settings["evidence"]["module"]) if settings["evidence"] else None
     if settings["isolation"] != "none" and confine.enter_namespaces(walls):
+        # only a child of this process is in the new process space; as its process 1, its end ends all others
         _become_first_process(control)
         try:
             confine.enter_file_tree(walls, settings["folder"], library, packages)
@@ -50,18 +54,19 @@ def main(settings: dict[str, Any]) -> None:
     sys.path.extend(sorted({os.path.dirname(package) for package in packages}))
     if settings["isolation"] != "none":
         confine.build_walls(walls, library, packages, settings["user"])
-    if settings["evidence"]:
-        roles.warm_observer()  # once here, not in every child
+    if warm is not None:
+        warm()  # once here, not in every child
     os.environ["TMPDIR"] = walls.scratch
     os.dup2(1, 2)  # children have no way to our terminal
     control.sendall(json.dumps({"layers": walls.layers, "missing": walls.missing}).encode() + b"\n")
+    # a program that imports these gets none of ours; we keep our references
     for name in [name for name in sys.modules if name.startswith("raypoly")] + ["ctypes", "_ctypes"]:
         sys.modules.pop(name, None)
     _serve(control, walls, None)
 
 
 def _become_first_process(control: socket.socket) -> None:
-    """Fork into the new process space; the outer process waits, and goes when the inner one goes."""
+    # fork into the new process space; the outer process waits, and goes when the inner one goes
     pid = os.fork()
     if pid:
         control.close()
@@ -72,6 +77,8 @@ def _become_first_process(control: socket.socket) -> None:
 
 def _serve(control: socket.socket, walls: confine.Walls, prelude: roles.Prelude | None) -> NoReturn:
     """Take requests until the control socket ends. `prelude`: what has run here, in a template."""
+    # nothing that exists now is collected in a child: a collection would write to, and so copy, every page that is
+    # shared
     gc.collect()
     gc.freeze()
     base = confine.address_space()
@@ -82,6 +89,7 @@ def _serve(control: socket.socket, walls: confine.Walls, prelude: roles.Prelude 
         part, more, _, _ = socket.recv_fds(control, 4096, 8)
         if not part:
             _leave(walls, list(children.values()))
+        # descriptors and lines arrive in the same order, but not always together
         channels += more
         *lines, text = (text + part).split(b"\n")
         for line in lines:
@@ -99,7 +107,7 @@ def _serve(control: socket.socket, walls: confine.Walls, prelude: roles.Prelude 
 
 
 def _leave(walls: confine.Walls, children: list[int]) -> NoReturn:
-    """The owner is gone, perhaps killed: end what still runs, take the scratch along where it is a folder of ours."""
+    # the owner is gone, perhaps killed: end what runs, remove the scratch if it is a folder of ours
     for pid in children:
         with contextlib.suppress(OSError):
             os.kill(pid, 9)
@@ -113,15 +121,18 @@ def _leave(walls: confine.Walls, children: list[int]) -> NoReturn:
 def _child(
     template: bool, channel: int, walls: confine.Walls, limits: tuple[int, int], prelude: roles.Prelude | None
 ) -> NoReturn:
-    """Close all that is not its own, shut the walls, and work. Never returns."""
+    # The channel is put aside above all others, everything between is closed but the Landlock ruleset, which is still
+    # to be applied.
     kept = os.dup2(channel, LAST_CHANNEL, inheritable=False)
     os.closerange(_CONTROL, max(walls.ruleset, _CONTROL))
     os.closerange(max(walls.ruleset + 1, _CONTROL), kept)
     os.closerange(kept + 1, confine.MOST_FILES)
+    # at a number that a program can not know beforehand
     number = os.dup2(kept, FIRST_CHANNEL + os.urandom(1)[0] % CHANNELS, inheritable=False)
     os.close(kept)
     memory, cpu = limits
     try:
+        # a template has shut these behind itself already, and its children inherit that
         if prelude is None:
             confine.restrict_child(walls)
         if template:
@@ -153,7 +164,7 @@ def _reap(number: bytes, pid: int, walls: confine.Walls) -> bytes:
 
 
 def _empty(folder: str) -> None:
-    """Remove all that a candidate left, however deeply it nested it, without recursion and without following links."""
+    # without recursion, since it may be nested deeply, and without following links
     top = os.stat(folder)
     os.chdir(folder)
     while True:
@@ -167,7 +178,6 @@ def _empty(folder: str) -> None:
 
 
 def _remove_entries() -> str | None:
-    """Remove what can be removed from the current folder; the name of a folder in it that is not empty, if any."""
     for name in os.listdir("."):
         if not stat.S_ISDIR(os.lstat(name).st_mode):
             os.unlink(name)

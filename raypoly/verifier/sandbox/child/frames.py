@@ -1,4 +1,4 @@
-"""Messages on a channel: a length and that many bytes.
+"""Messages on a channel: a length and that many bytes. A process whose other side is gone ends.
 
 The calls are bound here once: a candidate that replaces `os.write` replaces it for itself.
 """
@@ -12,13 +12,11 @@ _HEADER = Struct(">I")
 
 
 def receive(channel: int) -> bytes:
-    """The next message; ends this process where the other side is gone."""
     (size,) = _HEADER.unpack(_exactly(channel, _HEADER.size))
     return _exactly(channel, size)
 
 
 def send(channel: int, message: bytes) -> None:
-    """Send one message; ends this process where the other side is gone."""
     data = memoryview(_HEADER.pack(len(message)) + message)
     while data:
         try:

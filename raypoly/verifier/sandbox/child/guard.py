@@ -1,10 +1,10 @@
 """Keep a candidate's hands off the counters that run beside it in its own process.
 
-Three lines of defence, each enough against most tricks: names that lead to frames, code objects, namespaces or
-finalizers may not stand in the program, nor ways to reach an attribute by a computed name (`check_program`); what could
-do so from within the library is replaced; and an audit hook, which nothing can remove, ends the process at any event
-outside a short list. A finalizer matters because it can run inside the tracer, where nothing is counted. Nothing that
-is put in place leads to the counters or to the nonce: it speaks to the hook. Tampering is the verdict `error`.
+Three lines of defence, each enough against most tricks. A program may not contain names that lead to frames, code
+objects, namespaces or finalizers, nor reach an attribute by a computed name (`check_program`). What could do so inside
+the library is replaced. An audit hook, which nothing can remove, ends the process at any event outside a short list.
+Finalizers matter because they can run inside the tracer, uncounted. Nothing put in place leads to the counters or the
+nonce: it speaks to the hook. Tampering is the verdict `error`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import Any, NoReturn
 
 Report = Callable[..., None]
 
+# what may be imported while counted (second line: what those import when used)
 _IMPORTS = """
     __future__ bisect collections collections.abc functools heapq itertools math operator typing
     _bisect _collections _collections_abc _functools _heapq _operator abc
 """
-"""What may be imported while counted (the second line: what those import when used)."""
 
 _SPECIAL = """
     __name__ __main__ __future__ __init__ __call__ __iter__ __next__ __len__ __getitem__ __setitem__ __contains__
@@ -42,44 +42,42 @@ _FRAMES = """
 _SYS_NAMES = """settrace gettrace setprofile getprofile call_tracing _getframe _current_frames"""
 _COMPUTING = """getattr setattr delattr vars dir attrgetter methodcaller Protocol runtime_checkable"""
 _ELSEWHERE = """_sys types contextlib stdlib_re bltns modules meta_path path_hooks"""
+# what differs in an observed run
 _TELLING = """getrecursionlimit getallocatedblocks getrefcount exc_info"""
-"""What differs in an observed run."""
 _REFUSED = frozenset(f"{_SYS_NAMES} {_COMPUTING} {_ELSEWHERE} {_TELLING}".split())
+# of an attribute in the program's text; or replaced, which a program that looked could see
 _ONLY_CALLED = frozenset({"hasattr", "wraps", "update_wrapper"})
-"""Of an attribute that stands in the program, or replaced, which a program that looked at them could see."""
 _FORMATS = frozenset({"format", "format_map"})
 _LOOKED_AT = _ONLY_CALLED | _FORMATS | {"sys", "type", "ABCMeta"}
 GENERATORS = 0x20 | 0x80 | 0x200
-"""Flags of the code of generators and coroutines."""
 _FIELD_OF_A_FIELD = re.compile(r"\{[^{}:!]*[.\[]")
+# our own tests come by `marshal`, which a counted program can't import
 _HARMLESS = frozenset({"builtins.id", "gc.get_referents", "array.__new__", "sys.unraisablehook", "marshal.loads"})
-"""Our own tests come by `marshal`, which a counted program can't import."""
+# harmless in an observed run, where no counter lives among a program's names
 _OWN_NAMES = ("locals", "globals")
-"""Harmless where no counter lives among a program's names, as in an observed run."""
+# what an observed program may import too, if its tests have no budgets
 _OBSERVED_IMPORTS = ("sys", "cmath")
-"""What an observed program may import too, if its tests have no budgets."""
+# what the observer does; a program's own ways to it are replaced
 _OBSERVERS = frozenset({"sys.setprofile", "sys._getframe"})
-"""What the observer does; a program's own ways to do it are replaced."""
 _kept: list[Any] = []
 _audit = sys.audit
 _FORBIDDEN = "raypoly.forbidden"
-"""The event of a call that is refused."""
 
 
 def tampered(report: Report, what: str) -> NoReturn:
-    """Say so, and end the process."""
     report("tamper", what)
     _exit(0)
 
 
 def check_program(code: CodeType, source: str, lasting: bool = False) -> str | None:
-    """The first name in a program that leads behind the scenes, None where there is none.
+    """The first name in a program that leads behind the scenes; None if there is none.
 
     `lasting`: nor may it see when an object goes. A counted program's objects are held a little longer.
     """
     names: set[str] = set()
     matches = cleans_up = False
     todo: list[Any] = [code]
+    # through all code objects and constants of the program: names can be hidden in each
     while todo:
         found = todo.pop()
         if type(found) is str:
@@ -95,6 +93,7 @@ def check_program(code: CodeType, source: str, lasting: bool = False) -> str | N
             todo += [name for name in found.co_freevars + found.co_cellvars if name != "__class__"]  # of `super()`
     if names & _REFUSED:
         return min(names & _REFUSED)
+    # parsing costs more than walking the code, and most programs name nothing that needs it
     tree = ast.parse(source) if matches or cleans_up or names & _LOOKED_AT else None
     if tree is None:
         return None
@@ -105,6 +104,7 @@ def _computed(tree: ast.Module) -> str | None:
     """The first way to reach an attribute by a computed name, or to look at what is replaced."""
     called = {id(node.func): node.args for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
+        # `case A(x)` reads the attribute that `A.__match_args__` names, which can be computed
         if isinstance(node, ast.MatchClass) and node.patterns:
             return "__match_args__"
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
@@ -121,7 +121,7 @@ def _computed(tree: ast.Module) -> str | None:
 
 
 def _cleanup(tree: ast.Module) -> str | None:
-    """The first thing that runs when an object goes: the end of a generator's block, or a class by computed names."""
+    """The first thing that runs when an object goes: the end of a generator's block, a class by computed names."""
     compared = {
         id(part.func)
         for node in ast.walk(tree)
@@ -144,7 +144,7 @@ def _cleanup(tree: ast.Module) -> str | None:
 
 
 def _is_ordinary(handler: ast.ExceptHandler, tree: ast.Module) -> bool:
-    """Whether it is for a builtin error by its name, and so not for the end of a generator."""
+    # a builtin error by its name is not the end of a generator
     name = handler.type.id if isinstance(handler.type, ast.Name) else ""
     used = {id(other.type) for other in ast.walk(tree) if isinstance(other, ast.ExceptHandler)}
     kind = vars(builtins).get(name)
@@ -160,13 +160,12 @@ def _waits(block: ast.AST) -> bool:
 
 
 def _is_plain(name: ast.expr | None) -> bool:
-    """Whether it is a name that could stand behind a dot in the program."""
     text = name.value if isinstance(name, ast.Constant) else None
     return name is None or (type(text) is str and text.isidentifier() and text not in _REFUSED)
 
 
 def _leads_behind(text: str) -> bool:
-    """Whether a text could be a name of frames, code and the like. A docstring may speak of anything: it has spaces."""
+    # a docstring may say anything: it has spaces
     return text in _FRAMES.split() or (
         "__" in text and text not in _SPECIAL.split() and (" " not in text or "{" in text)
     )
@@ -175,11 +174,12 @@ def _leads_behind(text: str) -> bool:
 def close(
     report: Report, observed: bool = False, budgeted: bool = True, watched: bool = True
 ) -> Callable[[], bool] | None:
-    """Shut the ways out; nothing here can be undone by the candidate.
+    """Shut the ways out; a candidate can't undo it.
 
-    `observed`: nothing is counted among the program's names, but by our own profiler. `watched`: the program could
-    reach a module. Then it returns a function that says whether a module, or what is in one, has changed since.
+    `observed`: nothing is counted among the program's names, but by our profiler. `watched`: the program could reach a
+    module; then returns a function that says whether a module, or what is in one, has changed since.
     """
+    # modules that lose their last reference would be cleared, and our own functions with them
     _kept.append(dict(sys.modules))
     gc.disable()  # a collection inside the tracer would run finalizers uncounted
     for name in _OWN_NAMES if budgeted else ():
@@ -190,6 +190,8 @@ def close(
     functools.update_wrapper = _unchanged if budgeted else _update_wrapper  # type: ignore[assignment]
     functools.wraps = _wraps  # type: ignore[assignment]
     vars(sys.modules["collections"]).pop("_proxy", None)  # a weak reference's callback is a finalizer
+    # an import finds only what is in here: the rest is gone, and then the dictionary itself (`sys` is replaced piece by
+    # piece)
     for name in list(sys.modules):
         if name not in imports:
             del sys.modules[name]
@@ -199,13 +201,14 @@ def close(
     del sys.modules
     sys.meta_path.clear()
     sys.path_hooks.clear()
+    # the hook comes last: from here on our own imports and lookups would be events, too
     before = _contents(modules) if watched else []
     sys.addaudithook(_hook(report, _HARMLESS | _OBSERVERS if observed else _HARMLESS))
     return (lambda: _contents(modules) != before) if watched else None
 
 
 def _contents(modules: list[Any]) -> list[tuple[str, int]]:
-    """Names and identities of what modules hold, and of what their classes, functions and containers hold."""
+    """Names and identities of what modules hold, and their classes, functions and containers."""
     found = []
     for module in modules:
         for name, value in vars(module).items():
@@ -225,12 +228,12 @@ def _forbidden(name: str) -> Callable[..., Any]:
 
 
 def _unchanged(wrapper: Any, wrapped: Any) -> Any:
-    """The attributes that `functools.wraps` copies would count as held."""
+    # attributes that `functools.wraps` copies would count as held
     return wrapper
 
 
 def _update_wrapper(wrapper: Any, wrapped: Any) -> Any:
-    """The library's can be told to read and set any attribute of anything."""
+    # the library's can be told to read and set any attribute of anything
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         if hasattr(wrapped, name):
             setattr(wrapper, name, getattr(wrapped, name))

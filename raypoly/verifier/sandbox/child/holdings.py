@@ -1,8 +1,8 @@
 """How much a program holds, found without running any of its code.
 
-Each item of a container counts one, and each 64 bits of an integer but the first, each other object, and each reference
-beyond the eighth of one; of text or bytes each character but the first, unless it is part of a text among the test's
-arguments. All that the program can reach counts once, but for its constants, its code and the library.
+Counts one: each item of a container; each 64 bits of an integer but the first; each other object, and each of its
+references beyond the eighth; each character of text or bytes but the first, unless it is part of a text among the
+test's arguments. All that the program can reach counts once, without its constants, its code and the library.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gc import get_referents
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
+# A number for each object; unlike `id`, it raises no audit event
 _identity: Any = object.__hash__
-"""Another number for each object; unlike `id`, it raises no audit event."""
 _TEXTS = (str, bytes, bytearray)
 _SIZED = (list, tuple, dict, set, frozenset, collections.deque, *_TEXTS)
 _FREE_REFERENCES = 8
@@ -28,15 +28,15 @@ _WORD = 1 << 63
 _LONG_ITERATOR = type(iter(range(_WORD)))
 _TOUCHED_A_FRAME = 8
 FrameLocals = tuple[int, list[Any]]
-"""The identity of a frame's dictionary of locals, and those that could hold something."""
+"""Identity of a frame's dictionary of locals, and those that could hold something."""
 _NAMES = ("__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__annotations__", "__main__")
 
 
 @functools.cache
 def library() -> dict[int, Any]:
-    """All modules, what they hold, all classes, and the names that Python writes by itself, each by its identity.
+    """Modules, what they hold, classes, and names that Python writes by itself, by identity.
 
-    A template calls this once its prelude has run: its children have the answer then.
+    A template calls this after its prelude: its children have the answer then.
     """
     found = dict(_by_identity(_NAMES))
     for module in [*sys.modules.values(), bisect, heapq, itertools, operator]:
@@ -54,26 +54,24 @@ def _by_identity(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 
 
 class Holdings:
-    """Counts what a namespace and live frames hold."""
-
     def __init__(self, namespace: dict[str, Any], lasting: bool = False) -> None:
-        """`lasting`: the program sets no attribute, so that a function holds later what it holds now."""
+        """`lasting`: the program sets no attribute, so a function holds later what it holds now."""
         self._namespace, self._lasting = namespace, lasting
         self._library = library()
         self._known: set[int] = set()
+        # what is known or was seen in locals: the last reference must not be dropped in the tracer, where a finalizer
+        # would run uncounted
         self._kept: dict[int, Any] = {}
-        """What is known, and what was seen in locals: the last reference must not be dropped in the tracer, where a
-        finalizer would run uncounted."""
+        # own lengths of the parts of the module's classes and functions
         self._definitions: dict[int, int] = {}
-        """How long the parts of the module's classes and functions are by themselves."""
+        # texts among the test's arguments
         self._given: list[Any] = []
-        """Texts among the test's arguments."""
+        # what the namespace held at the last look
         self._names: list[Any] = []
-        """What the namespace held when it was last looked at."""
+        # what of it could hold something
         self._open: list[Any] = []
-        """What of it could hold something."""
+        # objects behind the rest, which hold nothing for good
         self._settled = 0
-        """Objects behind the rest, which hold nothing for good."""
         self.know(namespace, *namespace.values())
 
     def know(self, *values: Any) -> None:
@@ -91,7 +89,7 @@ class Holdings:
                         self._definitions[_identity(part)] = len(part)
 
     def begin(self, arguments: Any) -> None:
-        """A test begins: what a program cuts out of a text that it was given is no way to hold more."""
+        """A test begins: cutting up a text that was given is no way to hold more."""
         self._given = list(_texts(arguments))
 
     def know_code(self, code: CodeType) -> None:
@@ -103,7 +101,7 @@ class Holdings:
                 self.know_code(constant)
 
     def locals_of(self, frame: FrameType) -> FrameLocals:
-        """A frame's locals but for common numbers, None and booleans."""
+        """A frame's locals without common numbers, None and booleans."""
         found = []
         snapshot = frame.f_locals
         for value in snapshot.values():
@@ -115,7 +113,7 @@ class Holdings:
         return _identity(snapshot), found
 
     def _look_at_names(self) -> None:
-        """Find what of the namespace could hold something, if it is another than at the last look."""
+        """Find what of the namespace could hold something, if it changed since the last look."""
         values = list(self._namespace.values())
         if len(values) == len(self._names) and all(map(operator.is_, values, self._names)):
             return
@@ -134,7 +132,7 @@ class Holdings:
         return value is None or type(value) is CodeType or key in self._known or key in self._library
 
     def count(self, frames: Iterable[FrameLocals]) -> tuple[int, int]:
-        """What the namespace and live frames hold, and how many objects were touched to find it."""
+        """(what the namespace and live frames hold, objects touched to find it)."""
         self._look_at_names()
         todo = list(self._open)
         snapshots = set()
@@ -152,9 +150,11 @@ class Holdings:
             if kind is int:
                 held += int.bit_length(value) >> 6
                 continue
+            # `is` and never `==` or `isinstance`: those may run the program's own code
             if kind is float or kind is bool or value is None or kind is CodeType:
                 continue
             key = _identity(value)
+            # the dictionaries of locals are ours: reading `f_locals` made them
             if key in seen or key in snapshots or key in self._known or key in self._library:
                 continue
             seen.add(key)
@@ -178,7 +178,7 @@ class Holdings:
         return size - 1
 
     def left(self) -> int:
-        """A number that is another one when the module's names lead to something else than before."""
+        """A number that changes when the module's names lead to something else."""
         todo: list[Any] = [*self._namespace, *self._namespace.values()]
         seen: set[int] = set()
         found: list[Any] = []
@@ -200,7 +200,7 @@ class Holdings:
 
 
 def longest(frame: FrameLocals) -> int:
-    """The length of a frame's longest container."""
+    """Length of a frame's longest container."""
     most = 0
     for value in frame[1]:
         kind = type(value)
@@ -210,7 +210,7 @@ def longest(frame: FrameLocals) -> int:
 
 
 def _base(kind: type) -> Any:
-    """The container or text that a class is or descends from, else `object`. No metaclass is asked."""
+    # no metaclass is asked
     for known in _SIZED:
         if issubclass(kind, known):
             return known
@@ -218,19 +218,16 @@ def _base(kind: type) -> Any:
 
 
 def _is_definition(kind: type) -> bool:
-    """Whether objects of a class hold nothing but their parts."""
     return kind is FunctionType or kind is BuiltinFunctionType or kind is CellType
 
 
 def _references(kind: type, value: Any) -> list[Any]:
-    """What an object refers to, the numbers of ranges too."""
     if kind is _LONG_ITERATOR:
         return [value.__reduce__()[1][0]]
     return [value.start, value.stop, value.step] if kind is range else get_referents(value)
 
 
 def _texts(value: Any) -> Iterator[Any]:
-    """The texts in plain data."""
     if type(value) in _TEXTS:
         yield value
     elif type(value) is dict:

@@ -1,10 +1,9 @@
-"""Plain data as bytes: how arguments go into a sandbox child and results come out. Never pickle.
+"""Plain data as bytes: arguments into a sandbox child, results out. Never pickle.
 
-A value is a tag and its content. Builtins are written by value, those of a subclass by what their base holds
-(`base_values.py`); `ListNode` and `TreeNode` are written as the values along the chain or level by level; anything else
-becomes an `Opaque` that equals nothing. The decoder reads
-bytes that a hostile process wrote: it is bounded in depth, in memory (a small multiple of the bytes) and in time
-(few keys whose hash an attacker can choose), and raises `Malformed` for whatever it doesn't know.
+A value is a tag and its content. Builtins are written by value, those of a subclass by what their base holds, nodes as
+the values along the chain or level by level (`object_values.py`); anything else becomes an `Opaque` that equals
+nothing. The decoder reads bytes that a hostile process wrote: it is bounded in depth, memory (a small multiple of the
+bytes) and time (few keys whose hash an attacker can choose), and raises `Malformed` for whatever it doesn't know.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from struct import error as StructError
 from types import GeneratorType
 from typing import Any
 
-from raypoly.verifier.sandbox.child import base_values, linked_nodes
-from raypoly.verifier.sandbox.child.linked_nodes import NodeMaker
+from raypoly.verifier.sandbox.child import object_values
+from raypoly.verifier.sandbox.child.object_values import NodeMaker
 
 MAX_BYTES = 16 << 20
 _MAX_DEPTH = 100
+# keys whose hashes the sender can choose: more could be made to collide for hours
 _MAX_CHOSEN_KEYS = 20_000
-"""Keys of sets and dicts whose hashes the sender can choose: more of them could be made to collide for hours."""
+# sets and dicts: the smallest takes 40 times the memory of its bytes
 _MAX_SETS = 100_000
-"""Sets and dicts: the smallest takes 40 times the memory of its bytes."""
+# such keys of one hash in one container
 _MAX_COLLIDING = 64
-"""Such keys of one hash in one container."""
 
 _LENGTH = Struct(">I")
 _INT64 = Struct(">q")
@@ -48,7 +47,7 @@ class TooLarge(ValueError):
 
 
 class Opaque:
-    """Stands for a value that can't leave its process: it holds no builtin. Equal to nothing."""
+    """A value that can't leave its process. Equal to nothing."""
 
     __slots__ = ("what",)
 
@@ -60,7 +59,7 @@ class Opaque:
 
 
 class Nodes:
-    """A `ListNode` chain or a `TreeNode` tree by value, where no class for it is at hand."""
+    """A `ListNode` chain or `TreeNode` tree by value, where no class for it is at hand."""
 
     __slots__ = ("kind", "values")
 
@@ -78,7 +77,7 @@ class Nodes:
 
 
 class Stream(list[Any]):
-    """What an iterator, a view or a deque gave, item by item. Equal to nothing, as those are to a list."""
+    """Items of an iterator, a view or a deque. Equal to nothing, as those are to a list."""
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -96,14 +95,14 @@ _STREAMS = frozenset((deque, range, map, filter, zip, enumerate, reversed, Gener
 
 
 def encode(value: object, limit: int = MAX_BYTES) -> bytes:
-    """`value` as bytes. Raises `TooLarge` beyond `limit` bytes."""
+    """Raises `TooLarge` beyond `limit` bytes."""
     out = bytearray()
     _put(out, value, _MAX_DEPTH, limit)
     return bytes(out)
 
 
 def decode(data: bytes, make: NodeMaker = Nodes) -> Any:
-    """The value that `encode` wrote; make(kind, values) makes the chains and trees. Raises `Malformed`."""
+    """The value that `encode` wrote; make(kind, values) makes chains and trees. Raises `Malformed`."""
     try:
         value, end = _get(data, 0, _MAX_DEPTH, make, [_MAX_CHOSEN_KEYS, _MAX_SETS])
     except Malformed:
@@ -168,13 +167,12 @@ def _put(out: bytearray, value: Any, depth: int, limit: int) -> None:
 
 
 def _put_unknown(out: bytearray, value: Any, depth: int, limit: int) -> None:
-    """A value of a class that is no builtin."""
-    name = base_values.name_of(type(value))
+    name = object_values.name_of(type(value))
     if name == "ListNode":
-        _put_nodes(out, name, linked_nodes.chain_values(value), depth, limit)
+        _put_nodes(out, name, object_values.chain_values(value), depth, limit)
     elif name == "TreeNode":
-        _put_nodes(out, name, linked_nodes.tree_levels(value), depth, limit)
-    elif depth and (held := base_values.base_value(value)) is not None:
+        _put_nodes(out, name, object_values.tree_levels(value), depth, limit)
+    elif depth and (held := object_values.base_value(value)) is not None:
         _put(out, held, depth - 1, limit)
     else:
         _put_opaque(out, name, limit)
@@ -205,6 +203,7 @@ def _put_sequence(out: bytearray, value: Any, depth: int, limit: int) -> None:
         raise TooLarge("nested too deeply")
     if len(out) + len(value) > limit:
         raise TooLarge(f"more than {limit} bytes")
+    # most large results are lists of numbers alone: packed at once, without a call an item
     if type(value) is list and len(value) > 3:
         kinds = set(map(type, value))
         if kinds == {int}:
@@ -222,7 +221,7 @@ def _put_sequence(out: bytearray, value: Any, depth: int, limit: int) -> None:
 
 
 def _put_stream(out: bytearray, value: Any, depth: int, limit: int) -> None:
-    """An iterator without end meets the limit."""
+    # an iterator without end meets the limit
     items = []
     for item in value:
         items.append(item)
@@ -260,9 +259,11 @@ def _get(data: bytes, at: int, depth: int, make: NodeMaker, left: list[int]) -> 
     if tag == b"I":
         items, at = _get(data, at, depth, make, left)
         return Stream(items), at
+    # what is left has a length
     (size,) = _LENGTH.unpack_from(data, at)
     at += 4
     if tag in (b"l", b"u", b"e", b"z", b"m"):
+        # an item takes at least a byte: a length that lies is refused before anything is allocated for it
         if depth == 0 or size > len(data) - at:
             raise Malformed("malformed data: too deep or cut short")
         return _get_items(data, at, tag, size, depth - 1, make, left)
@@ -283,6 +284,7 @@ def _get_items(
         return items, at
     if tag == b"u":
         return tuple(items), at
+    # Before a set or dict is built: its keys' hashes may all be one. Some are let through, as real results have them.
     hashed = items[::2] if tag == b"m" else items
     left[1] -= 1
     chosen = [key for key in hashed if not _hash_is_safe(key)]

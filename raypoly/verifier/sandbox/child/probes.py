@@ -1,4 +1,4 @@
-"""Try to break out, from inside a child: what succeeds is a layer that is missing."""
+"""Try to break out, from inside a child: what succeeds is a missing layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SOCKETS = (
 
 
 def breaches(parent: int, secret: str) -> list[str]:
-    """The names of the probes that got through. `parent`: a process to attack; `secret`: a file not to be read."""
+    """Names of the probes that got through. `parent`: a process to attack; `secret`: a file not to be read."""
     probes: dict[str, Callable[[], object]] = {
         "read a file outside": lambda: _touch(secret, os.O_RDONLY),
         "read a file of the machine's": lambda: _touch("/etc/passwd", os.O_RDONLY),
@@ -41,7 +41,7 @@ def breaches(parent: int, secret: str) -> list[str]:
 
 
 def _start_a_program() -> None:
-    """Where starting is forbidden the name is never looked up."""
+    # where starting is forbidden the name is never looked up
     try:
         os.execv("/nowhere/program", ["program"])
     except FileNotFoundError:

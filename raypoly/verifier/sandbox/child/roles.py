@@ -1,32 +1,26 @@
-"""What a fresh child does: its first message names one of the roles.
+"""Roles of a fresh child; its first message names one.
 
-A role that needs a prelude (`candidate`, `observe`, `script`, `checker`, `cases`) is played in a child of a template.
+`candidate`, `script`, `checker`, `cases` and `observe` need a prelude: they are played in a child of a template. `read`
+runs nothing: `("compile", code)` is answered by the refusal that the program's own process would give, or None;
+`("source", ...)` by the evidence's module. A program that can't be read ends the child.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
 import random
+import socket
 import sys
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
-from raypoly.strategies.traced_runs import observe
-from raypoly.verifier.sandbox.child import (
-    candidate,
-    checker,
-    frames,
-    holdings,
-    observer,
-    plain_data,
-    probes,
-    reader,
-    script,
-    self_pipe,
-)
+from raypoly.verifier.sandbox.child import budget, candidate, checker, frames, holdings, plain_data, probes, script
 
 
 class Prelude:
-    """A prelude that has run, once for all the children of its template."""
+    """A prelude that has run, once for all children of its template."""
 
     def __init__(self, source: str) -> None:
         module = ModuleType("__candidate__")
@@ -34,7 +28,6 @@ class Prelude:
         self.namespace = vars(module)
         self.namespace["__builtins__"] = sys.modules["builtins"]
         self.error = ""
-        """Why it could not run."""
         random.seed(0)
         try:
             exec(compile(source, "<prelude>", "exec", dont_inherit=True), self.namespace)
@@ -43,34 +36,86 @@ class Prelude:
         holdings.library()  # once here, not in every child
 
 
-def warm_observer() -> None:
-    """Run the analysis of programs a few times, so that children forked afterwards find its caches filled."""
-    observe.warm()
+def _read_cases(channel: int, namespace: dict[str, Any], source: str, name: str) -> None:
+    frames.send(channel, plain_data.encode(checker.read_cases(namespace, source, name)))
+
+
+_WITH_PRELUDE: dict[str, Callable[..., None]] = {
+    "candidate": candidate.serve,
+    "script": script.serve,
+    "checker": checker.serve,
+    "cases": _read_cases,
+}
+# the evidence module's, where there is one
+_SOURCE_READERS: list[Callable[..., Any]] = []
+
+
+def load_evidence(name: str) -> Callable[[], None]:
+    """Load the module that plays the roles of evidence. Returns its `warm`, to be called before children are forked."""
+    module = importlib.import_module(name)
+    _WITH_PRELUDE["observe"] = module.observe
+    _SOURCE_READERS.append(module.read_source)
+    warm: Callable[[], None] = module.warm
+    return warm
 
 
 def play(channel: int, prelude: Prelude | None) -> None:
-    """Greet (so that the parent learns this process's id from the kernel), then play the role that it asks for."""
+    """Greet, so that the kernel tells the parent this process's id, then play the role that it asks for."""
     frames.send(channel, b"")
     role, *arguments = plain_data.unpack(frames.receive(channel))
     if role == "read":
-        reader.serve(channel)
+        _read(channel)
     elif role == "probe":
         frames.send(channel, plain_data.encode(probes.breaches(*arguments)))
-    elif prelude is not None:
+    elif prelude is not None and role in _WITH_PRELUDE:
         _play_with(channel, prelude.namespace, role, arguments)
 
 
 def _play_with(channel: int, namespace: dict[str, Any], role: str, arguments: list[Any]) -> None:
     random.seed(0)
     sys.argv[1:] = []  # `fileinput` reads the files that they name
-    self_pipe.install()
-    if role == "observe":
-        observer.serve(channel, namespace, *arguments)
-    elif role == "candidate":
-        candidate.serve(channel, namespace, *arguments)
-    elif role == "script":
-        script.serve(channel, namespace, *arguments)
-    elif role == "checker":
-        checker.serve(channel, namespace, *arguments)
-    elif role == "cases":
-        frames.send(channel, plain_data.encode(checker.read_cases(namespace, *arguments)))
+    # `asyncio` wakes its loop by a pair of sockets, and a candidate may make none
+    vars(socket)["socketpair"] = _pair_of_pipe_ends
+    _WITH_PRELUDE[role](channel, namespace, *arguments)
+
+
+def _read(channel: int) -> NoReturn:
+    sys.set_int_max_str_digits(0)  # how long a number may be depends on the program's kind
+    while True:
+        kind, *arguments = plain_data.unpack(frames.receive(channel))
+        answer = _refusal(*arguments) if kind == "compile" else _SOURCE_READERS[0](*arguments)
+        frames.send(channel, plain_data.encode(answer))
+
+
+def _refusal(code: str) -> tuple[Any, ...] | None:
+    try:
+        compile(code, budget.FILE, "exec", dont_inherit=True)
+    except Exception as error:  # noqa: BLE001 - too deep, too large, or no text: the program's own process decides
+        if isinstance(error, SyntaxError) and error.filename == budget.FILE:
+            return "syntax", type(error).__name__, candidate.text_of(error)
+    return None
+
+
+class _PipeEnd:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def setblocking(self, flag: bool) -> None:
+        """It never blocks."""
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def recv(self, size: int) -> bytes:
+        return os.read(self._descriptor, size)
+
+    def send(self, data: bytes) -> int:
+        return os.write(self._descriptor, data)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _pair_of_pipe_ends() -> tuple[_PipeEnd, _PipeEnd]:
+    reads, writes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    return _PipeEnd(reads), _PipeEnd(writes)

@@ -1,7 +1,7 @@
-"""Run a whole program with a text as its standard input; what it writes on standard output is the channel's stream.
+"""Run a whole program with a text as its standard input; its standard output is the channel's stream.
 
-After the role's message nothing is framed any more: the parent reads until the process ends, and learns from its exit
-code whether it ended well. A program that raised writes its nonce and why behind its output.
+After the role's message nothing is framed: the parent reads until the process ends, and its exit code says whether it
+ended well. A program that raised writes its nonce and why behind its output.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from raypoly.verifier.sandbox.child import candidate, frames, plain_data
 _exit, _write = os._exit, os.write
 _FAILED = 1
 _DIGITS = 50_000
-"""Digits of a number that a program may print or read; judges allow more than Python by itself."""
+"""Digits of a number that a program may print or read; judges allow more than Python."""
 
 
 def serve(channel: int, namespace: dict[str, Any], nonce: bytes, standard_input: bytes) -> NoReturn:
-    """Run the code that comes next. Never returns."""
+    """Run the code that comes next."""
     code = frames.receive(channel)
     _redirect(channel, standard_input)
     out = sys.stdout
@@ -48,7 +48,7 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, standard_input:
 
 
 def _redirect(channel: int, standard_input: bytes) -> None:
-    """Standard input from a file that has no name, standard output to the channel."""
+    # standard input is a file without a name: programs may seek in it or map it
     descriptor = os.open("input", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     os.unlink("input")
     view = memoryview(standard_input)
@@ -64,7 +64,7 @@ def _redirect(channel: int, standard_input: bytes) -> None:
 
 
 def _finish(out: Any) -> None:
-    """What an interpreter does at its end: wait for threads, run exit handlers, flush."""
+    # an interpreter's end: wait for threads, run exit handlers, flush
     vars(threading)["_shutdown"]()
     atexit._run_exitfuncs()
     for stream in (getattr(sys, "stdout", None), out):

@@ -1,8 +1,8 @@
-"""The system calls a candidate may make, as a BPF program built once by the zygote and loaded by each child.
+"""System calls a candidate may make, as a BPF program built once by the zygote and loaded by each child.
 
-An allowlist: what is not named fails with EPERM. Left out with intent: sockets, exec, fork (threads are allowed),
-signals to others, ptrace and process_vm, mounts, namespaces, bpf, io_uring, keys, and raising one's own limits.
-A template (`forker.py`) has a wider one: it may fork, confine and reap children.
+An allowlist: anything else fails with EPERM. Left out with intent: sockets, exec, fork (threads are allowed), signals
+to others, ptrace, mounts, namespaces, bpf, io_uring, keys, raising one's own limits. A template may also fork, confine
+and reap children.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from struct import pack
 
+# name=number on x86-64/number on aarch64; `-` where the architecture lacks the call
 _TABLE = """
     read=0/63 write=1/64 readv=19/65 writev=20/66 pread64=17/67 pwrite64=18/68 open=2/- openat=257/56 close=3/57
     close_range=436/436 stat=4/- fstat=5/80 lstat=6/- newfstatat=262/79 statx=332/291 lseek=8/62 mmap=9/222
@@ -30,13 +31,12 @@ _TABLE = """
     setitimer=38/103 getitimer=36/102 pause=34/- eventfd2=290/19 timerfd_create=283/85 timerfd_settime=286/86
     timerfd_gettime=287/87
 """
-"""name=number on x86-64/number on aarch64; `-` where the architecture lacks the call."""
 
+# A template's additions; it can't open a socket, only use those that it has
 _FORKING = """
     wait4=61/260 waitid=247/95 pidfd_open=434/434 recvmsg=47/212 recvfrom=45/207 sendto=44/206 setrlimit=160/164
     prctl=157/167 seccomp=317/277 setsid=112/157 chmod=90/- fchmodat=268/53
 """
-"""What a template may do beyond a candidate; it can't open a socket, only use those that it has."""
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _COLUMN = {"x86_64": 0, "aarch64": 1}
@@ -90,7 +90,6 @@ def _allowed(table: str, column: int) -> list[int]:
 
 
 def _merged(starts: list[tuple[int, list[Instruction]]]) -> list[tuple[int, list[Instruction]]]:
-    """Neighbouring ranges that answer alike as one."""
     merged: list[tuple[int, list[Instruction]]] = []
     for start, block in starts:
         if not merged or merged[-1][1] != block:
@@ -116,7 +115,7 @@ def _denied(number: int = errno.EPERM) -> list[Instruction]:
 
 
 def _argument(index: int, high: bool = False) -> Instruction:
-    """Load the lower or the higher 32 bits of an argument (both architectures are little-endian)."""
+    # both architectures are little-endian
     return (_LOAD, 0, 0, 16 + 8 * index + (4 if high else 0))
 
 

@@ -1,4 +1,4 @@
-"""The system calls that Python has no name for, through ctypes. Used by the zygote; never at a candidate's reach."""
+"""System calls that Python has no name for, through ctypes. For the zygote; never at a candidate's reach."""
 
 from __future__ import annotations
 
@@ -81,20 +81,20 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability (within a user namespace the own uid keeps them otherwise)."""
+    """Give up every capability (in a user namespace the own uid keeps them otherwise)."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     data = (ctypes.c_uint32 * 6)()
     _check(_call(_CAPSET[MACHINE], header, data), "capset")
 
 
 def landlock_version() -> int:
-    """The kernel's Landlock ABI, 0 where it has none."""
+    """The kernel's Landlock ABI; 0 where it has none."""
     version = _call(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     return max(version, 0)
 
 
 def landlock_create(files: int, network: int, scope: int, version: int) -> int:
-    """A ruleset's descriptor; the attribute's size follows the version that the kernel knows."""
+    """A ruleset's descriptor; the attribute's size follows the kernel's version."""
     attribute = (ctypes.c_uint64 * 3)(files, network, scope)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     return _check(_call(_LANDLOCK_CREATE, attribute, ctypes.c_size_t(size), ctypes.c_uint32(0)), "landlock")

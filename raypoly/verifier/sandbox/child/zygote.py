@@ -1,9 +1,7 @@
-"""The zygote: a warm Python that holds no secret and forks one confined child for each program.
+"""The zygote: a warm Python without secrets that forks one confined child a program.
 
-Run as `python -S -s -P zygote.py SETTINGS` with an explicit environment and its control socket as descriptor 3.
-On that socket the parent sends one request a child, a descriptor (the child's channel) with it; the zygote says
-how it ended when asked (`forker.py`). The end of the socket is the end of the zygote and all its children. This file
-only puts the modules in place and warms them.
+Run as `python -S -s -P zygote.py SETTINGS` with an explicit environment and its control socket as descriptor 3, whose
+end ends the zygote and all its children. This file puts the modules in place and warms them; `forker.py` does the rest.
 """
 
 from __future__ import annotations
@@ -16,17 +14,8 @@ import os
 import sys
 import types
 
-PACKAGES = (
-    "raypoly",
-    "raypoly.verifier",
-    "raypoly.verifier.sandbox",
-    "raypoly.verifier.sandbox.child",
-    "raypoly.strategies",
-    "raypoly.strategies.live_code",
-    "raypoly.strategies.features",
-    "raypoly.strategies.traced_runs",
-)
-"""The packages that a child may import from, and those above them."""
+PACKAGE = "raypoly.verifier.sandbox.child"
+"""The package that a child may import from, beside those that the settings name for evidence."""
 _WARM = """
     abc array ast bisect calendar cmath collections collections.abc contextlib copy dataclasses datetime decimal
     enum fractions functools hashlib heapq io itertools json keyword math numbers operator pprint queue random re
@@ -38,7 +27,7 @@ _BUILTINS = dict(vars(builtins))
 
 
 class Loader(importlib.machinery.SourceFileLoader):
-    """Gives our modules builtins of their own, so that a candidate that patches builtins patches only its own."""
+    """Gives our modules their own builtins: a candidate that patches builtins patches only its own."""
 
     def exec_module(self, module: types.ModuleType) -> None:
         vars(module)["__builtins__"] = _BUILTINS
@@ -46,37 +35,41 @@ class Loader(importlib.machinery.SourceFileLoader):
 
 
 class Finder:
-    """Finds the modules of `PACKAGES` in `folder`, which holds raypoly, without importing raypoly itself."""
+    """Finds these packages' modules in `folder`, which holds raypoly, without importing raypoly itself."""
 
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: str, packages: list[str]) -> None:
+        self.folder, self.packages = folder, packages
 
     def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         file = f"{self.folder}/{name.replace('.', '/')}.py"
-        if name.rpartition(".")[0] not in PACKAGES[3:] or not os.path.exists(file):
+        if name.rpartition(".")[0] not in self.packages or not os.path.exists(file):
             return None
         return importlib.machinery.ModuleSpec(name, Loader(name, file), origin=file)
 
 
-def install_packages(folder: str) -> None:
-    """Stand-ins for the packages, so that our modules have the same names here as everywhere."""
-    for name in PACKAGES:
-        module = types.ModuleType(name)
-        vars(module)["__path__"] = []
-        sys.modules[name] = module
-    sys.meta_path.insert(0, Finder(folder))
+def install_packages(folder: str, packages: list[str]) -> None:
+    """Stand-ins for the packages and those above them: our modules have the same names as everywhere."""
+    for package in packages:
+        parts = package.split(".")
+        for depth in range(len(parts)):
+            module = types.ModuleType(".".join(parts[: depth + 1]))
+            vars(module)["__path__"] = []
+            sys.modules.setdefault(module.__name__, module)
+    sys.meta_path.insert(0, Finder(folder, packages))
     sys.dont_write_bytecode = True
 
 
 def main() -> None:
-    install_packages(os.path.abspath(__file__).rsplit("/", 5)[0])
+    settings = json.loads(sys.argv[1])
+    evidence = settings["evidence"] or {"packages": []}
+    install_packages(os.path.abspath(__file__).rsplit("/", 5)[0], [PACKAGE, *evidence["packages"]])
     for name in _WARM.split():
         __import__(name)
     for name in ("exit", "quit"):  # a program expects what `site` gives it
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
     from raypoly.verifier.sandbox.child import forker
 
-    forker.main(json.loads(sys.argv[1]))
+    forker.main(settings)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pytest
 
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import UsageError
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.gold import GoldGroup, read_gold_groups
 from raypoly.verifier.sandbox import Sandbox
 from tests.support.small_problems import SHARED
@@ -28,7 +29,7 @@ OWN = read_gold_groups()
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(ScorerConfig(memory_mib=128)) as sandbox:
+    with Sandbox(ScorerConfig(memory_mib=128), StrategyEvidence()) as sandbox:
         yield sandbox
 
 

@@ -21,9 +21,8 @@ from raypoly.data.formats import problem_of
 from raypoly.strategies.features.algorithm_features import algorithm_features
 from raypoly.strategies.judge.gold import read_gold_groups
 from raypoly.strategies.judge.structural import label_evidence
-from raypoly.strategies.live_code.canonical import canonical
 from raypoly.strategies.live_code.constructs import live_constructs
-from raypoly.strategies.live_code.live_program import live_program
+from raypoly.strategies.live_code.live_program import canonical, live_program
 from raypoly.verifier.code_extraction import extract_code
 from tests.raypoly.strategies.judge.rewording import reworded
 from tests.support.small_problems import SHARED

@@ -16,7 +16,7 @@ from raypoly.strategies.judge.openai.judge_prompt import (
     render_messages,
     shorten_statement,
 )
-from raypoly.strategies.live_code.canonical import canonical
+from raypoly.strategies.live_code.live_program import canonical
 from raypoly.verifier.code_extraction import extract_code
 from tests.support.small_problems import SHARED
 

@@ -255,22 +255,20 @@ TAMPER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("attack", TAMPER.values(), ids=TAMPER)
-def test_tampering_never_passes_and_never_buys_a_step(sandbox: Sandbox, attack: str) -> None:
+SEEN = {"settrace", "_getframe", "__code__", "ctypes", "exec", "gc.get_objects", "a thread", "a traceback's frame",
+        "a generator's frame", "a finalizer"}  # fmt: skip
+"""Found out where the budget is broken, too."""
+
+
+@pytest.mark.parametrize("name", TAMPER)
+def test_tampering_never_passes_and_never_buys_a_step(sandbox: Sandbox, name: str) -> None:
     """With a budget that honest work keeps, and with one that it breaks: neither verdict is a pass by a trick."""
-    code = SLOW + attack
+    code = SLOW + TAMPER[name]
     over = sandbox.score(budgeted(depth=50), code)
     assert not over.passed, over
+    assert name not in SEEN or (over.status == "error" and "tampering" in over.detail), over
     ample = sandbox.score(budgeted(steps=100_000, elements=100_000, depth=500), code)
     assert ample.status == "error" or (ample.passed and over.status == "timeout"), ample
-
-
-@pytest.mark.parametrize("name", ["settrace", "_getframe", "__code__", "ctypes", "exec", "gc.get_objects", "a thread",
-                                  "a traceback's frame", "a generator's frame", "a finalizer"])  # fmt: skip
-def test_tampering_with_the_step_counter_is_error(sandbox: Sandbox, name: str) -> None:
-    verdict = sandbox.score(budgeted(), SLOW + TAMPER[name])
-    assert verdict.status == "error"
-    assert "tampering" in verdict.detail
 
 
 def test_honest_programs_are_not_taken_for_tampering(sandbox: Sandbox) -> None:

@@ -21,7 +21,7 @@ WRONG = "print(1, 1)"
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(ScorerConfig(), evidence=False) as sandbox:
+    with Sandbox(ScorerConfig()) as sandbox:
         yield sandbox
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Evidence, Problem
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.sandbox import Sandbox
 from tests.support.small_problems import calls
@@ -112,7 +113,7 @@ DROPPED = {
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(ScorerConfig()) as sandbox:
+    with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
         yield sandbox
 
 

@@ -142,7 +142,7 @@ def test_tests_in_no_known_form_are_the_problems_fault(sandbox: Sandbox, kind: T
 
 @pytest.fixture(scope="module")
 def graded() -> Iterator[Sandbox]:
-    with Sandbox(ScorerConfig(cpu_seconds_per_test=0.5, all_tests=True), evidence=False) as sandbox:
+    with Sandbox(ScorerConfig(cpu_seconds_per_test=0.5, all_tests=True)) as sandbox:
         yield sandbox
 
 
@@ -229,7 +229,7 @@ def test_the_reference_time_is_that_of_the_slowest_test_of_the_solution(sandbox:
 
 def test_a_limit_is_ten_times_the_reference_between_a_second_and_the_cap() -> None:
     problem = calls(([16], 16))
-    with Sandbox(ScorerConfig(cpu_seconds_per_test=3.0), evidence=False) as sandbox:
+    with Sandbox(ScorerConfig(cpu_seconds_per_test=3.0)) as sandbox:
         for reference, status in ((None, "passed"), (0.001, "timeout"), (0.19, "passed"), (5.0, "passed")):
             verdict = sandbox.score(replace(problem, reference_seconds=reference), BUSY)
             assert verdict.status == status, (reference, verdict)

@@ -1,4 +1,4 @@
-"""Mutants of LeetCodeDataset's own solutions: the sandbox says what plain execution of the check says.
+"""LeetCodeDataset's own solutions pass, and of their mutants the sandbox says what plain execution of the check says.
 
     RAYPOLY_MUTANTS=1000 python -m pytest tests/raypoly/verifier/sandbox/test_mutants.py
 
@@ -7,6 +7,8 @@ outside the sandbox, that runs prelude, program, test and `check(entry_point)` u
 """
 
 import ast
+import gzip
+import json
 import os
 import random
 import subprocess
@@ -20,9 +22,12 @@ from typing import Any
 import pytest
 
 from raypoly.core.config import ScorerConfig
+from raypoly.core.values import Problem, TestSuite
 from raypoly.verifier.sandbox import Sandbox
-from tests.raypoly.verifier.sandbox.test_leetcode import FOLDER, NEEDS, problem_of, rows
+from tests.support.small_problems import SHARED
 
+FOLDER = SHARED / "data" / "leetcode"
+NEEDS = "sortedcontainers"
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason=f"{FOLDER} is not here")
 MUTANTS = int(os.environ.get("RAYPOLY_MUTANTS", "60"))
 CPU_SECONDS = 5
@@ -40,6 +45,22 @@ WORKERS = 2
 
 COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
+
+
+def rows() -> list[dict[str, Any]]:
+    files = sorted(FOLDER.glob("*.jsonl.gz"))
+    return [json.loads(line) for file in files for line in gzip.open(file, "rt")]
+
+
+def problem_of(row: dict[str, Any]) -> Problem:
+    return Problem(row["task_id"], "", row["entry_point"], TestSuite("check", row["test"]), prelude=row["prompt"])
+
+
+def test_reference_solutions_pass() -> None:
+    with Sandbox(ScorerConfig()) as sandbox:
+        verdicts = {row["task_id"]: sandbox.score(problem_of(row), row["completion"]) for row in rows()[::10]}
+    failed = {name: verdict for name, verdict in verdicts.items() if not verdict.passed}
+    assert not {name: verdict for name, verdict in failed.items() if NEEDS not in verdict.detail}
 
 
 @dataclass(frozen=True)
@@ -134,7 +155,7 @@ def test_mutants_get_the_verdict_of_plain_execution() -> None:
 
     def work() -> tuple[int, int, list[str]]:
         done, passed, differ = 0, 0, []
-        with Sandbox(LIMITS, evidence=False) as sandbox:
+        with Sandbox(LIMITS) as sandbox:
             while True:
                 with lock:
                     chosen = next(mutants, None)

@@ -60,7 +60,7 @@ LIES = {
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(ScorerConfig(), evidence=False) as sandbox:
+    with Sandbox(ScorerConfig()) as sandbox:
         yield sandbox
 
 

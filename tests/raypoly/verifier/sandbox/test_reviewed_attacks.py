@@ -10,8 +10,8 @@ import pytest
 
 from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Problem, TestSuite
+from raypoly.verifier.answers import answer_verdict
 from raypoly.verifier.sandbox import Sandbox
-from raypoly.verifier.sandbox.answer_verdict import answer_verdict
 from tests.raypoly.data.source_rows import CHECKER
 from tests.support.small_problems import calls, check
 
@@ -39,7 +39,7 @@ def check(candidate):
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     limits = ScorerConfig(cpu_seconds_per_test=2.0, cpu_seconds_per_program=3.0)
-    with Sandbox(limits, evidence=False) as sandbox:
+    with Sandbox(limits) as sandbox:
         yield sandbox
 
 

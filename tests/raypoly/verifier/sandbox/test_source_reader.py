@@ -4,19 +4,19 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Problem, TestSuite
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox import Sandbox, source_reader
 from raypoly.verifier.sandbox.channel import Child
 from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.sandbox import READ_AHEAD_WINDOW
 from raypoly.verifier.sandbox.source_reader import SourceReader
 from raypoly.verifier.sandbox.zygote_client import Forker
+from tests.support.program_files import descendants
 from tests.support.small_problems import calls, check
 
 KINDS = {
@@ -55,14 +55,14 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def reading() -> Iterator[Sandbox]:
-    with Sandbox(ScorerConfig()) as sandbox:
+    with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
         yield sandbox
 
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Sandbox]:
     """Each program in a process of its own."""
-    with Sandbox(ScorerConfig()) as sandbox:
+    with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
         yield sandbox
 
 
@@ -126,7 +126,7 @@ def test_a_reader_is_replaced_when_it_has_read_its_share(
     children: list[Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_reader, "PROGRAMS", 5)
-    with Sandbox(ScorerConfig()) as sandbox:
+    with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
         sandbox.score(ADD, BAD)
         assert {sandbox.score(ADD, BAD).status for _ in range(4)} == {"error"}
         children.clear()
@@ -135,20 +135,20 @@ def test_a_reader_is_replaced_when_it_has_read_its_share(
 
 
 def test_a_reader_that_dies_takes_no_verdict_along() -> None:
-    with Sandbox(ScorerConfig()) as sandbox:
+    with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
         sandbox.score(ADD, BAD)
-        others = _descendants(sandbox.zygote_pid)
+        others = set(descendants(sandbox.zygote_pid))
         sandbox.score(ADD, BAD)
         for _ in range(3):
-            (reader,) = _descendants(sandbox.zygote_pid) - others
+            (reader,) = set(descendants(sandbox.zygote_pid)) - others
             os.kill(reader, signal.SIGKILL)
             assert "SyntaxError" in sandbox.score(ADD, BAD).detail
             assert sandbox.score(ADD, GOOD).status == "passed"
 
 
 def test_evidence_does_not_depend_on_what_was_read_before() -> None:
-    with Sandbox(ScorerConfig()) as sandbox:
-        others = _descendants(sandbox.zygote_pid)
+    with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
+        others = set(descendants(sandbox.zygote_pid))
         alone = sandbox.score(ADD, GOOD).evidence
         assert alone is not None
         assert alone.canonical
@@ -156,7 +156,7 @@ def test_evidence_does_not_depend_on_what_was_read_before() -> None:
         assert unreadable.evidence is not None
         assert not unreadable.evidence.canonical
         assert sandbox.score(ADD, GOOD).evidence == alone
-        (reader,) = _descendants(sandbox.zygote_pid) - others
+        (reader,) = set(descendants(sandbox.zygote_pid)) - others
         os.kill(reader, signal.SIGKILL)
         assert sandbox.score(ADD, GOOD).evidence == alone
 
@@ -165,17 +165,17 @@ def test_code_that_takes_long_to_compile_is_left_to_its_own_process(monkeypatch:
     monkeypatch.setattr(source_reader, "SECONDS", 0.02)
     monkeypatch.setattr(source_reader, "LONGEST", 1 << 20)
     slow = "\n".join(f"def f{number}(a, b): return a + b" for number in range(12_000))
-    with Sandbox(ScorerConfig()) as sandbox:
+    with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
         sandbox.score(ADD, BAD)
-        others = _descendants(sandbox.zygote_pid)
+        others = set(descendants(sandbox.zygote_pid))
         sandbox.score(ADD, BAD)
-        (first,) = _descendants(sandbox.zygote_pid) - others
+        (first,) = set(descendants(sandbox.zygote_pid)) - others
         verdict = sandbox.score(ADD, f"{slow}\n{BAD}")
         assert (verdict.status, "SyntaxError" in verdict.detail) == ("error", True)
         assert sandbox.score(ADD, f"{slow}\n{GOOD}").status == "passed"
         monkeypatch.setattr(source_reader, "SECONDS", 1.0)
         sandbox.score(ADD, BAD)
-        (second,) = _descendants(sandbox.zygote_pid) - others
+        (second,) = set(descendants(sandbox.zygote_pid)) - others
         assert second != first
 
 
@@ -191,22 +191,10 @@ def test_code_that_is_very_long_is_not_read_ahead(reading: Sandbox, children: li
 def test_what_a_reader_says_can_only_be_that_a_program_does_not_compile(
     children: list[Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Sandbox(ScorerConfig()) as sandbox:
+    with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
         sandbox.score(ADD, BAD)
         sandbox.score(ADD, BAD)
         reader = children[-1]
         for said in (("ok", 3, None, None), ("ready",), ("syntax",), ("over", "steps", 1), "syntax"):
             monkeypatch.setattr(reader, "receive", lambda said=said: plain_data.encode(said))
             assert sandbox.score(ADD, GOOD).status == "passed"
-
-
-def _descendants(pid: int) -> set[int]:
-    """Process ids of its children, theirs, and so on."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it ended meanwhile
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}

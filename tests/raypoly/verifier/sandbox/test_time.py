@@ -123,6 +123,7 @@ def f(n):
     return n
 """
 WORKS = {
+    "the main thread": "import time\ndef f(n):\n    while time.process_time() < 0.6: pass\n    return n",
     "one thread": THREAD_WORKS,
     "threads that take turns": THREADS_TAKE_TURNS,
     "threads that begin and end": THREADS_BEGIN_AND_END,
@@ -144,7 +145,7 @@ def busy_processes(number: int) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(ScorerConfig(cpu_seconds_per_test=LIMIT, cpu_seconds_per_program=3.0), evidence=False) as sandbox:
+    with Sandbox(ScorerConfig(cpu_seconds_per_test=LIMIT, cpu_seconds_per_program=3.0)) as sandbox:
         yield sandbox
 
 
@@ -176,7 +177,15 @@ def test_waiting_for_a_core_is_no_sleep(sandbox: Sandbox, code: str) -> None:
     assert verdict.passed, verdict
 
 
-@pytest.mark.parametrize("code", [WAITING_THREADS, WRITES_WHEN_AWAKE], ids=["sixteen threads", "writes when awake"])
+ENDLESS = "def f(n):\n    while True: pass"
+ON_A_BUSY_MACHINE = {
+    "sixteen threads": WAITING_THREADS,
+    "writes when awake": WRITES_WHEN_AWAKE,
+    "an endless loop": ENDLESS,
+}
+
+
+@pytest.mark.parametrize("code", ON_A_BUSY_MACHINE.values(), ids=ON_A_BUSY_MACHINE)
 def test_sleep_is_charged_on_a_busy_machine_too(sandbox: Sandbox, code: str) -> None:
     with busy_processes(12):
         verdict = sandbox.score(ONE, code)

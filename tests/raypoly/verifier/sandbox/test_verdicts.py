@@ -60,18 +60,16 @@ def test_each_fate_has_its_status_and_one_line_that_says_why(
     assert "\n" not in verdict.detail
 
 
-def test_no_code_is_said_without_running_anything(sandbox: Sandbox) -> None:
-    assert sandbox.score(ADD, None).status == "no_code"
-
-
 def test_the_first_failing_test_ends_the_program(sandbox: Sandbox) -> None:
     verdict = sandbox.score(ADD, "def f(a, b):\n if a == 1: return 3\n return 0")
     assert (verdict.tests_passed, verdict.tests_total) == (1, 2)
 
 
-def test_only_programs_that_parse_have_evidence(sandbox: Sandbox) -> None:
+def test_only_programs_that_parse_have_evidence_and_only_where_somebody_reads_it(sandbox: Sandbox) -> None:
     assert sandbox.score(ADD, "def f(a, b) return").evidence is None
     assert sandbox.score(ADD, "def f(a, b): return 0").evidence is not None
+    with Sandbox(ScorerConfig()) as without_reader:
+        assert without_reader.score(ADD, "def f(a, b): return 0").evidence is None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +134,7 @@ def test_a_check_never_meets_the_candidates_objects(sandbox: Sandbox) -> None:
 
 def test_time_is_what_a_test_uses_not_what_it_waits() -> None:
     code = "def f(n):\n for i in range(10**5): pass\n return n"
-    with Sandbox(ScorerConfig(cpu_seconds_per_test=0.5, cpu_seconds_per_program=1.0), evidence=False) as sandbox:
+    with Sandbox(ScorerConfig(cpu_seconds_per_test=0.5, cpu_seconds_per_program=1.0)) as sandbox:
         assert sandbox.score(calls(*(([n], n) for n in range(20))), code).passed
         slow = code.replace("10**5", "9 * 10**6")
         assert sandbox.score(calls(*(([n], n) for n in range(40))), slow).status == "timeout"

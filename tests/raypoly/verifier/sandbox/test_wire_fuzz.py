@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raypoly.verifier.sandbox.child import linked_nodes, plain_data
+from raypoly.verifier.sandbox.child import object_values as object_values
+from raypoly.verifier.sandbox.child import plain_data
 
 INPUTS = int(os.environ.get("RAYPOLY_FUZZ", "20000"))
 BATCH = 200
@@ -103,7 +104,7 @@ def damaged(message: bytes, other: bytes, rng: random.Random) -> bytes:
     return bytes(result)
 
 
-def decode(data: bytes, make: linked_nodes.NodeMaker = plain_data.Nodes) -> Any:
+def decode(data: bytes, make: object_values.NodeMaker = plain_data.Nodes) -> Any:
     """What is decoded, None where it is refused in the one way that callers expect."""
     try:
         return plain_data.decode(data, make)
@@ -133,7 +134,7 @@ def test_damaged_messages_are_decoded_or_refused_in_bounded_memory(value: Any, o
     message, spliced = plain_data.encode(value), plain_data.encode(other)
     for number in range(BATCH):
         data = damaged(message, spliced, rng)
-        decode(data, rng.choice((plain_data.Nodes, linked_nodes.maker({}))))
+        decode(data, rng.choice((plain_data.Nodes, object_values.maker({}))))
         if number % SAMPLED == 0:
             assert peak(data) <= allowed(len(data))
 
@@ -157,6 +158,14 @@ def test_a_message_full_of_the_smallest_values_costs_a_small_multiple_of_its_siz
     assert peak(data) <= allowed(len(data))
 
 
+@pytest.mark.parametrize("item", [b"e\0\0\0\0", b"m\0\0\0\0", b"Ll\0\0\0\0", b"o\0\0\0\0"])
+def test_a_large_message_costs_a_smaller_multiple(item: bytes) -> None:
+    count = (2 << 20) // len(item)
+    data = b"l" + count.to_bytes(4, "big") + item * count
+    decode(data)
+    assert peak(data) <= allowed(len(data))
+
+
 def exact(value: Any) -> Any:
     """A value with its types spelled out: 1, 1.0 and True are equal, their types are not."""
     if isinstance(value, plain_data.Nodes):
@@ -176,9 +185,36 @@ def test_what_was_encoded_comes_back_exactly(value: Any) -> None:
     assert exact(plain_data.decode(plain_data.encode(value))) == exact(value)
 
 
-@pytest.mark.parametrize("item", [b"e\0\0\0\0", b"m\0\0\0\0", b"Ll\0\0\0\0", b"o\0\0\0\0"])
-def test_a_large_message_costs_a_smaller_multiple(item: bytes) -> None:
-    count = (2 << 20) // len(item)
-    data = b"l" + count.to_bytes(4, "big") + item * count
-    decode(data)
-    assert peak(data) <= allowed(len(data))
+def test_what_is_too_large_or_too_deep_is_refused() -> None:
+    nested: list[Any] = []
+    for _ in range(10_000):
+        nested = [nested]
+    for value in (nested, [0] * 10**7, "x" * 10**8, 1 << 10**9, list(range(10**7))):
+        with pytest.raises(plain_data.TooLarge):
+            plain_data.encode(value, limit=1 << 16)
+
+
+def test_lengths_that_lie_cost_no_memory() -> None:
+    for tag in b"luezmsbioQDIL":
+        with pytest.raises(plain_data.Malformed):
+            plain_data.decode(bytes([tag]) + b"\xff\xff\xff\xff" + b"n" * 10)
+
+
+def test_keys_made_to_collide_are_refused() -> None:
+    colliding = [((1 << 61) - 1) * i for i in range(30_000)]
+    with pytest.raises(plain_data.Malformed, match="collide"):
+        plain_data.decode(plain_data.encode({str(i): {value} for i, value in enumerate(colliding)}))
+    assert len(plain_data.decode(plain_data.encode({(None, value) for value in colliding[:60]}))) == 60
+    with pytest.raises(plain_data.Malformed, match="collide"):
+        plain_data.decode(plain_data.encode({(None, value) for value in colliding[:100]}))  # before they cost time
+
+
+def test_objects_that_are_no_plain_data_equal_nothing() -> None:
+    class Equal:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    for value in (Equal(), object, print, iter([1])):
+        decoded = plain_data.decode(plain_data.encode(value))
+        assert decoded not in (3, [1], None)
+        assert decoded != value or isinstance(value, Equal)

@@ -1,7 +1,8 @@
-"""An answer is right if it says the right value; nothing of it is run."""
+"""An answer is found as docs/data.md says, in linear time; it is right if it says the right value; nothing is run."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from raypoly.algorithms.objectives.behaviour import outcome_of
 from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Failure, Problem, TestSuite, Verdict
+from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier import LocalPool
+from raypoly.verifier.answers import answer_text, answer_verdict
 from raypoly.verifier.code_extraction import extract_code
-from raypoly.verifier.sandbox.answer_verdict import answer_text, answer_verdict
 
 
 def passes(expected: str, answer: str) -> bool:
@@ -108,8 +110,56 @@ def test_every_plain_value_is_its_own_answer(value: object) -> None:
 def test_a_response_goes_through_the_scorer_to_its_verdict() -> None:
     problem = Problem("p", "What is 1 + 2?", "", TestSuite("answer", "3"), solution="never run")
     responses = ["[ANSWER] 3 [/ANSWER]", "It is\n```\n4\n```", "", "[ANSWER] 3 [/ANSWER]"]
-    with LocalPool(ScorerConfig(workers=1), evidence=True) as pool:
+    with LocalPool(ScorerConfig(workers=1), StrategyEvidence()) as pool:
         verdicts = list(pool.score((problem, extract_code(problem, response)) for response in responses))
     assert [verdict.status for verdict in verdicts] == ["passed", "wrong", "no_code", "passed"]
     assert verdicts[2].detail == "no answer in the response"
     assert all(verdict.evidence is None and verdict.repeatable for verdict in verdicts)
+
+
+PROBLEM = Problem("p", "", "", TestSuite("answer", "3"))
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("So it is\n[ANSWER]\n3\n[/ANSWER]\nDone.", "3"),
+        ("[ANSWER]assert f(2) == 3[/ANSWER]", "assert f(2) == 3"),
+        ("[ANSWER] 2 [/ANSWER] No: [ANSWER] 3 [/ANSWER]", "3"),
+        ("[ANSWER] 3 [/ANSWER] [ANSWER] [/ANSWER]", "3"),
+        ("[ANSWER] [1,\n 2]\n", "[1,\n 2]"),
+        ("assert f(2) == 3\n[/ANSWER]\n\nHere is a Python program: ...", "assert f(2) == 3"),
+        ("3\n[/ANSWER]\n[/ANSWER]", "3"),
+        ("[ANSWER]\n```python\nassert f(2) == 3\n```\n[/ANSWER]", "assert f(2) == 3"),
+        ("[ANSWER]\n```\n3\n```\n[/ANSWER]", "3"),
+        ("assert f(1) == 2\nand then\n  assert f(2) == 3", "assert f(2) == 3"),
+        ("assert f(2) == [\n    1,\n]\n\nI hope so.", "assert f(2) == [\n    1,\n]"),
+        ("```python\nassert(f(2) == 3)\n```\nDone.", "assert(f(2) == 3)"),
+        ("```python\ndef f(n): pass\n```\nIt returns:\n```\n3\n```\nDone.", "3"),
+        ("```\n3\n```\n```\n\n```", "3"),
+        ("```\n[1,\n 2]", "[1,\n 2]"),
+        ("It adds one.\n\n3\n\n", "3"),
+        ("It adds one.\r\n**`3`**\r\n", "3"),
+        ("<think>\n[ANSWER] 2 [/ANSWER]\n</think>\n3", "3"),
+    ],
+)
+def test_the_answer_is_found(response: str, answer: str) -> None:
+    assert extract_code(PROBLEM, response) == answer
+
+
+@pytest.mark.parametrize("response", ["", " \n ", "[ANSWER]\n[/ANSWER]", "[ANSWER]", "<think>\n3", "```\n```", "**"])
+def test_a_response_without_one_has_none(response: str) -> None:
+    assert extract_code(PROBLEM, response) is None
+
+
+@given(st.text() | st.lists(st.sampled_from(["[ANSWER]", "[/ANSWER]", "```", "\n", "assert ", "3", " "])).map("".join))
+def test_whatever_is_answered_it_is_a_text_of_the_response_or_nothing(response: str) -> None:
+    answer = extract_code(PROBLEM, response)
+    assert answer is None or answer.strip() == answer != ""
+
+
+@pytest.mark.parametrize("piece", ["[ANSWER]", "[/ANSWER]", "```\n", "assert \n", "[", "\n", "```\n\n"])
+def test_a_long_response_is_read_at_once(piece: str) -> None:
+    start = time.process_time()
+    extract_code(PROBLEM, piece * (1_000_000 // len(piece)))
+    assert time.process_time() - start < 5

@@ -1,0 +1,50 @@
+"""What a confined child does for a program's evidence: `read_source`, `observe` and `warm`.
+
+`observe` runs a program to see which of its constructs do the work, where it can't touch what is seen: under the names,
+descriptors and tests of a scored run, behind the guard that keeps a candidate's hands off counters (`guard.py`). A
+program that the guard refuses is not observed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raypoly.strategies.traced_runs.meter import frame_depth
+from raypoly.strategies.traced_runs.observe import Experiment, Question, read_source, warm
+from raypoly.verifier.sandbox.child import budget, frames, guard, plain_data
+
+__all__ = ["observe", "read_source", "warm"]
+
+
+def observe(
+    channel: int,
+    namespace: dict[str, Any],
+    nonce: bytes,
+    code: str,
+    prelude: str,
+    entry_point: str,
+    question: tuple[Any, ...],
+) -> None:
+    """Send `("run", Experiment.result())` or `("tamper", why)`, behind the nonce.
+
+    `question`: arguments of each test, the smallest's place, the largest's, whether tests have budgets, and the places
+    of the program's live constructs.
+    """
+
+    def report(*message: object) -> None:
+        frames.send(channel, nonce + plain_data.encode(message))
+
+    tests, small, large, budgeted, places = question
+    compiled = compile(code, budget.FILE, "exec", dont_inherit=True)
+    name = guard.check_program(compiled, code, lasting=budgeted)
+    if name is not None:
+        guard.tampered(report, f"the name {name} can't be used in an observed run")
+    asked = Question(tuple(map(tuple, tests)), small, large, places)
+    experiment = Experiment(code, prelude, entry_point, namespace, asked, depth=frame_depth())
+    # the walls within the process go up last: what is compiled and imported after them would be taken for tampering
+    watched = budget.reaches_modules(compiled, namespace)
+    changed = guard.close(report, observed=True, budgeted=budgeted, watched=watched)
+    found = experiment.result()
+    if (changed is not None and changed()) or experiment.lost:
+        guard.tampered(report, "the program changed a module, or ended the count of its calls")
+    report("run", found)
