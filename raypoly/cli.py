@@ -35,6 +35,7 @@ from raypoly.commands import evaluate_command, experiment_commands, report_comma
 from raypoly.commands.offline.judge.judge_commands import judge_app
 from raypoly.commands.offline.score.score_command import score
 from raypoly.core.errors import RaypolyError
+from raypoly.core.plugins import load_plugin, recipe_table
 from raypoly.core.version import __version__
 from raypoly.run.crash import Crash
 
@@ -54,7 +55,11 @@ raypoly COMMAND --help says more; all keys are in docs/configuration.md."""
 
 
 class ReportingGroup(typer.core.TyperGroup):
-    """Commands whose `RaypolyError`s become one sentence and an exit code."""
+    """Commands whose `RaypolyError`s become one sentence and an exit code; also those of recipes, loaded late."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        place = recipe_table("COMMANDS").get(cmd_name)
+        return super().get_command(ctx, cmd_name) if place is None else _command_of(place)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -83,6 +88,12 @@ app = typer.Typer(
 )
 
 
+def _command_of(place: str) -> Any:
+    alone = typer.Typer(add_completion=False)
+    alone.command()(load_plugin(place, {}, "command"))
+    return typer.main.get_command(alone)
+
+
 def _show_version(asked: bool) -> None:
     if asked:
         typer.echo(f"raypoly {__version__}")
@@ -102,8 +113,6 @@ app.command(epilog=train_command.EXAMPLES)(train_command.train)
 app.command(epilog=evaluate_command.EXAMPLES)(evaluate_command.evaluate)
 app.command()(experiment_commands.prepare)
 app.command()(experiment_commands.experiment)
-app.command(hidden=True)(experiment_commands.train_gate)
-app.command(hidden=True)(experiment_commands.audit_plans)
 app.command(epilog=report_commands.EXAMPLES)(report_commands.report)
 app.command()(report_commands.doctor)
 app.command()(score)

@@ -1,13 +1,11 @@
-"""Samples of a model behind an OpenAI-compatible server, in place of an engine's.
+"""Samples from an OpenAI-compatible server in place of an engine.
 
     endpoint = ModelEndpoint(config, plain=False, note=print)
     await endpoint.check()                                     # one small request; raises `UsageError`
     work = EndpointSamples(endpoint, scorers, skipped, seeds)
 
-The server's limits, retries and breaker are those of the judge's endpoint. While it is away, all requests wait; an
-outage never becomes a response. A response that was cut off ends by `length`. A problem is set aside if the server
-refuses it, filters a response, or never gives one though it answers others. Tokens are not known, so a rollout has
-none. Requests go out from threads of this process, which alone holds the key.
+Limits, retries and breaker are those of the judge's endpoint. An outage never becomes a response. A problem is set
+aside if the server refuses it, filters a response, or gives none though it answers others. Tokens are not known.
 """
 
 from __future__ import annotations
@@ -43,19 +41,19 @@ _WORDS = EndpointWords(
     "prompts.template, generator.max_tokens and endpoint.extra",
 )
 _REFUSED = -1
-"""The weight version of a response that the server refused to give. Its text is the reason, and no response."""
+"""Weight version of a refused response; its text is the reason."""
 _SEEDS = 1 << 31
 """Servers take seeds below this."""
 _NOTHING = np.zeros(0, np.int32)
 
 
 class ModelEndpoint:
-    """The server: requests in threads, and the pause while it is away."""
+    """A model's server, with a request for each prompt and seed."""
 
     def __init__(
         self, config: ModelEvaluationConfig, plain: bool, note: Callable[[str], None], first_wait: float = FIRST_WAIT
     ) -> None:
-        """`plain`: prompts are texts to be continued, not messages. Raises `UsageError` for a bad address or key."""
+        """`plain`: prompts are texts, not messages. Raises `UsageError` for a bad address or key."""
         self._config, self._plain = config, plain
         judge, url = config.judge_of_a_run, config.endpoint.url or ""
         refuse_login("--endpoint", url, "endpoint.api_key_env")
@@ -70,17 +68,14 @@ class ModelEndpoint:
         self._server = WaitingEndpoint(endpoint, config.endpoint, "endpoint.max_pause", self._probe, note, first_wait)
 
     async def check(self) -> None:
-        """Ask for a few tokens, with every field of a request. Raises `UsageError` where none come."""
+        """Ask for a few tokens, with every field of a request. Raises `UsageError`."""
         try:
             await self._server.once(self._probe)
         except (Away, JudgeRefused) as error:
             raise UsageError(f"{error} See --endpoint and endpoint.api_key_env.") from error
 
     async def respond(self, prompt: str, seed: int) -> Completion:
-        """The server's response, after any outage.
-
-        Raises `JudgeRefused` where it will never give one, in the server's words without its address.
-        """
+        """The response, after any outage. Raises `JudgeRefused` in the server's words without its address."""
         try:
             answer = await self._server.ask(self._call(prompt, seed, self._config.generator.max_tokens))
         except JudgeRefused as error:
@@ -101,7 +96,7 @@ class ModelEndpoint:
 
 
 class EndpointSamples:
-    """The responses of one round, each by a request of its own."""
+    """Responses of one round, a request each."""
 
     def __init__(self, endpoint: ModelEndpoint, scorers: ScorerPool, skipped: SkippedGroups, seeds: SeedsOf) -> None:
         self._endpoint, self._scorers, self._skipped, self._seeds = endpoint, scorers, skipped, seeds
@@ -118,8 +113,7 @@ class EndpointSamples:
     async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:
         refused = [rollout.text for rollout in group.rollouts if rollout.weight_version == _REFUSED]
         if refused:
-            reason = refused[0] or "the endpoint refused to answer"  # which earlier versions did not keep
-            return tuple(Verdict("infra", 0, 0, 0.0, reason) for _ in group.rollouts)
+            return tuple(Verdict("infra", 0, 0, 0.0, refused[0]) for _ in group.rollouts)
         return await score_group(group, candidate.problem, self._scorers, self._skipped, group.step)
 
     async def _group(self, slot: int, it: Candidate) -> tuple[int, tuple[Rollout, ...]]:

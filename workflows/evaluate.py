@@ -1,7 +1,7 @@
-"""Measures the policy: unbiased pass@k and distinct correct strategies on problems that it was not trained on.
+"""Evaluation of a run's policy: pass@k and distinct correct strategies on problems that it was not trained on.
 
 Test is measured first and last, for claiming; validation every k steps, for choosing. An evaluation is committed
-whole; one that was interrupted is repeated whole, with the same seeds, hence with the same result.
+whole. An interrupted one is repeated with the same seeds, hence with the same result.
 """
 
 from __future__ import annotations
@@ -17,11 +17,18 @@ import pyarrow as pa
 from rich.console import Console
 
 from actors.learner import LearnerActor
-from raypoly.analysis.evaluation.evaluation_results import evaluation_results, sample_table
-from raypoly.analysis.evaluation.judged_groups import joined_labels, judged_at_once, judged_groups
-from raypoly.analysis.evaluation.scaffold_results import Encode, majority_results, scaffold_results
+from raypoly.analysis.evaluation.evaluation_results import (
+    Encode,
+    evaluation_results,
+    joined_labels,
+    judged_at_once,
+    judged_groups,
+    majority_results,
+    sample_table,
+    scaffold_results,
+)
+from raypoly.analysis.metrics.plan_diversity import SentenceEncoder
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
-from raypoly.analysis.metrics.sentence_encoder import SentenceEncoder
 from raypoly.analysis.reports.run_table import shown_ks
 from raypoly.core.config import Config
 from raypoly.core.errors import TooManySetAside, UsageError
@@ -45,14 +52,14 @@ from workflows.step.training_group import skip_reason
 
 
 class Evaluator:
-    """Evaluates the weights that the generator has now."""
+    """Evaluates the weights that the generator has."""
 
     def __init__(self, opened: OpenRun) -> None:
         self.opened, self.config = opened, opened.config
         self.journal, self.observers = opened.durability.journal, opened.observers
 
     async def evaluate_if_due(self, step: int) -> None:
-        """Commit whatever evaluation belongs to the weights after `step` steps and is not committed yet."""
+        """Commit the evaluations of the weights after `step` steps that are due and not committed."""
         for split in self._due(step):
             if (step, split) not in self.journal.evaluations():
                 await self.evaluate(step, split)
@@ -69,7 +76,6 @@ class Evaluator:
         return [split for split in splits if with_tests(self.opened.problems.splits[split])]
 
     async def evaluate(self, step: int, split: Split) -> None:
-        """Measure and commit."""
         evaluate, progress = self.config.evaluate, self.observers.progress
         samples = evaluate.samples if split == "test" else evaluate.validation_samples
         payload, table = await measure(self.opened, step, split, samples)
@@ -82,8 +88,8 @@ class Evaluator:
 async def measure(
     opened: OpenRun, step: int, split: Split, samples: int, asked: Mapping[str, Scaffold] | None = None
 ) -> tuple[dict[str, Any], pa.Table]:
-    """An evaluation's results (JSON values), and its table of one row a sample. `asked`: scaffolds by name, the first
-    one is the evaluation's own; default: the config's."""
+    """(results as JSON values, table with a row for each sample). `asked`: scaffolds by name, the evaluation's own
+    first; default: the config's."""
     config, observers = opened.config, opened.observers
     chosen = asked or of_evaluations(config)
     shown = max(scaffold.shown_tests for scaffold in chosen.values())
@@ -126,8 +132,7 @@ async def measure(
 async def _measured(
     opened: OpenRun, step: int, split: Split, samples: int, problems: Sequence[Problem], scaffold: Scaffold
 ) -> tuple[dict[str, Any], pa.Table, Sequence[Group]]:
-    """The results of one scaffold, its table, and the groups that count. Raises `TooManySetAside` where no problem's
-    tests can be run."""
+    """(results of one scaffold, table, groups that count). Raises `TooManySetAside` if no tests can be run."""
     watch = Stopwatch(lambda stage, groups: opened.observers.progress.stage(stage, groups, len(problems)))
     rounds = _rounds(opened, scaffold, split, samples)
     async with asyncio.TaskGroup() as tasks:
@@ -152,7 +157,7 @@ async def _measured(
 
 
 def _encoder(opened: OpenRun) -> Encode | None:
-    """What tells methods apart by their meaning, where it is on this machine; else one note says why it is left out."""
+    """The sentence encoder, if it is on this machine; else one note says why it is left out."""
     found = _sentence_encoder()
     if isinstance(found, SentenceEncoder):
         return found.encode
@@ -163,7 +168,7 @@ def _encoder(opened: OpenRun) -> Encode | None:
 
 @cache
 def _sentence_encoder() -> SentenceEncoder | str:
-    """The encoder, or why there is none."""
+    """The encoder, or the reason why there is none."""
     try:
         return SentenceEncoder.open()
     except UsageError as why:
@@ -171,7 +176,7 @@ def _sentence_encoder() -> SentenceEncoder | str:
 
 
 def _joined(names: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:
-    """The samples of all scaffolds; of several ones with the column `scaffold`."""
+    """Samples of all scaffolds; of several with the column `scaffold`."""
     if len(tables) == 1:
         return tables[0]
     named = [
@@ -182,7 +187,7 @@ def _joined(names: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _rounds(opened: OpenRun, scaffold: Scaffold, split: Split, samples: int) -> ScaffoldRounds:
-    """What asks a scaffold for an evaluation's samples; seeds depend on nothing but the problem and the place."""
+    """Rounds of an evaluation's samples; seeds depend on the problem and the place alone."""
     config, services = opened.config, opened.services
 
     def seed(_: int, problem: Problem, place: tuple[int | str, ...]) -> int:
@@ -198,13 +203,11 @@ def _rounds(opened: OpenRun, scaffold: Scaffold, split: Split, samples: int) -> 
 
 
 def _is_greedy(config: Config, split: str) -> bool:
-    """Whether the likeliest token is taken each time."""
     return split == "validation" and config.evaluate.validation_greedy
 
 
 async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: Stopwatch) -> Group:
-    """The group with its verdicts, and its labels where `evaluate.judge` asks for them. An evaluation is committed
-    whole, not stage by stage."""
+    """The group with verdicts, and labels if `evaluate.judge` asks for them. No stage is committed by itself."""
     if skip_reason(group) is None:
         group = await opened.stages.compute(group, problem, opened.stages["score"], watch)
     watch.done("score")
@@ -218,8 +221,10 @@ async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: S
 def evaluate_run(
     place: str, config: Config, split: str, samples: int | None, asked: Mapping[str, Scaffold] | None = None
 ) -> None:
-    """Measure a run's newest weights once more, into `evaluations/` of the run; training may not be going on.
-    `samples`: None for those of the run's own evaluations. `asked`: as `measure`."""
+    """Measure a run's newest weights once more, into its `evaluations/`; nothing may be training it meanwhile.
+
+    `samples`: default, as many as the run's own evaluations. `asked`: as `measure`. Raises `UsageError`.
+    """
     if split not in ("train", "validation", "test"):
         raise UsageError(f"--split {split} is unknown: train, validation or test.")
     own = config.evaluate.validation_samples if split == "validation" else config.evaluate.samples
@@ -254,8 +259,8 @@ def evaluate_run(
 def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> list[ReportTable]:
     from raypoly.analysis.evaluation.evaluation_tables import (
         evaluation_tables,  # brings scipy, which a training needs not
+        scaffold_tables,
     )
-    from raypoly.analysis.evaluation.scaffold_tables import scaffold_tables
 
     counts = ProblemCounts.of(table, payload.get("block", 1))
     assert counts is not None, "a sample table has verdicts"
@@ -265,12 +270,11 @@ def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> lis
 
 
 def _metadata(problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:
-    """By problem id."""
     return {problem.id: problem.metadata for problem in problems}
 
 
 def describe(payload: Mapping[str, Any]) -> str:
-    """One line for a person."""
+    """One line for a log."""
     curve = payload["pass_at_k"]
     shown = "  ".join(f"pass@{k} {curve[k]:.3f}" for k in shown_ks([curve]))
     strategies = payload["strategies_correct"]

@@ -1,11 +1,11 @@
-"""`raypoly evaluate --model` and `--endpoint`: any model on any file of problems, in journalled chunks.
+"""`raypoly evaluate --model` and `--endpoint`: a model on a file of problems, in journalled chunks.
 
-    read the problems, make their prompts      the folder is named by these and by the model's weights
-    plan rounds of samples                     more samples add rounds to those that exist
-    a round: chunks of problems                sampled by the engines or the endpoint, judged by the scorers, journalled
-    results.json, samples.parquet              functions of the journal alone, hence the same bytes after any kill
+    read problems, make prompts           the folder is named by these and by the model's weights
+    plan rounds of samples                more samples add rounds
+    chunks of problems in each round      sampled by engines or endpoint, judged by scorers, journalled
+    results.json, samples.parquet         from the journal alone, hence the same bytes after any kill
 
-A step of the journal is one chunk of problems in one round; a group is one problem with its samples of that round.
+A step of the journal is a chunk of problems in a round; a group is a problem with its samples of that round.
 """
 
 from __future__ import annotations
@@ -52,14 +52,11 @@ from workflows.step.training_group import SkippedGroups, skip_reason
 RESULTS = "results.json"
 SAMPLES = "samples.parquet"
 _PROBLEMS = "problems"
-"""The name of the one source."""
 _FOR_GOOD = "These are not asked again; run.fresh=true begins anew."
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is measured, and how it is asked."""
-
     config: ModelEvaluationConfig
     """With room for the longest prompt."""
     template: str
@@ -69,7 +66,7 @@ class _Asked:
 
 
 def evaluate_model(config: ModelEvaluationConfig) -> None:
-    """Begin an evaluation, go on with it, or show a finished one. Raises the errors of `raypoly.core.errors`."""
+    """Begin an evaluation, go on with it, or show a finished one."""
     ending, console = Shutdown(config.run.grace_seconds), Console()
 
     async def work() -> None:
@@ -82,7 +79,7 @@ def evaluate_model(config: ModelEvaluationConfig) -> None:
 
 
 async def _ask(config: ModelEvaluationConfig, console: Console) -> _Asked:
-    """Read everything that can be wrong before the folder exists. Raises `UsageError`."""
+    """Check all that can be wrong before the folder exists. Raises `UsageError`."""
     weights = await _weights(config)
     loaded = await asyncio.to_thread(load_sources, {_PROBLEMS: config.problems})
     without = [it for it in loaded.candidates if it.problem.tests.kind == "none"]
@@ -106,7 +103,7 @@ async def _ask(config: ModelEvaluationConfig, console: Console) -> _Asked:
 
 
 async def _weights(config: ModelEvaluationConfig) -> str | None:
-    """The digest of the model's weights; None for an endpoint."""
+    """Digest of the model's weights; None for an endpoint."""
     model = with_sha256(config.model)
     if model.path is None or model.sha256 is not None:
         return model.sha256
@@ -131,7 +128,7 @@ class ModelEvaluation:
         self._skipped = SkippedGroups(1.0, self._note)
 
     async def run(self) -> None:
-        """Sample what is missing, then write and show the results."""
+        """Sample what is missing, write and show the results."""
         sampling, problems = self._config.sampling, self._asked.problems
         rounds = plan_rounds(self._store, self._lease, sampling.samples)
         chunks = -(-len(problems) // sampling.chunk)
@@ -155,7 +152,7 @@ class ModelEvaluation:
         self._note(f"samples: {self._store.place(SAMPLES)}")
 
     async def _work(self) -> Callable[[range], Work]:
-        """The engines or the endpoint, and scorers, as a function from a round's sample numbers to its work."""
+        """Start engines or endpoint, and scorers: the work of a round by its sample numbers."""
         skipped, seeds, greedy = self._skipped, self._seeds, self._config.sampling.greedy
         if self._config.endpoint.url is not None:
             endpoint = ModelEndpoint(self._config, is_plain(self._asked.template), self._note)
@@ -176,11 +173,10 @@ class ModelEvaluation:
 
     @property
     def _metadata(self) -> dict[str, Mapping[str, str]]:
-        """By problem id."""
         return {it.id: it.problem.metadata for it in self._asked.problems}
 
     def _write(self, steps: Sequence[range]) -> tuple[dict[str, Any], ProblemCounts]:
-        """Write the result files from the journal's steps of each round. Returns the results, and those by problem."""
+        """Write the result files from the journal's steps of each round. Returns (results, counts by problem)."""
         config, asked = self._config, self._asked
         groups = [self._first(group) for group in self._groups(steps)]
         set_aside = {group.problem_id: reason for group in groups if (reason := _set_aside(group))}
@@ -209,7 +205,7 @@ class ModelEvaluation:
         return results, counts
 
     def _groups(self, steps: Sequence[range]) -> list[Group]:
-        """A problem's samples of all rounds as one group, in the order of the problems."""
+        """All rounds of a problem as one group, in the order of the problems."""
         whole: dict[str, Group] = {}
         for step in (step for each in steps for step in each):
             for group in self._journal.load_step(step).groups:
@@ -218,7 +214,7 @@ class ModelEvaluation:
         return list(whole.values())
 
     def _first(self, group: Group) -> Group:
-        """The group's samples that are asked for: a round may hold more."""
+        """The samples that are asked for: a round may hold more."""
         samples = self._config.sampling.samples
         verdicts = (group.verdicts or ())[:samples]
         return replace(group, rollouts=group.rollouts[:samples], findings={"score": verdicts})
@@ -230,7 +226,7 @@ def _joined(one: Group, other: Group) -> Group:
 
 
 def _set_aside(group: Group) -> str | None:
-    """Why a problem's samples can't be counted: those of one round, at least, could not be judged."""
+    """Why a problem can't be counted: samples of one round, at least, could not be judged."""
     infra = [verdict.detail for verdict in group.verdicts or () if verdict.status == "infra"]
     return infra[0] if infra else skip_reason(group)
 

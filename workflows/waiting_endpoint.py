@@ -1,12 +1,11 @@
-"""An OpenAI-compatible server that is waited for while it is away.
+"""Requests to an OpenAI-compatible server that wait while it is away.
 
     probe = lambda endpoint: endpoint.respond(PROBE, PROBE_TOKENS)
     server = WaitingEndpoint(endpoint, config, "endpoint.max_pause", probe, note=print)
     await server.ask(lambda endpoint: endpoint.respond(messages, 512))
 
-Requests go out from threads of this process, which alone holds the key. While the server is away, all requests wait,
-and one of them probes; an outage never becomes an answer. A request that fails again and again while the probe is
-answered is no outage: it is given up.
+Requests go out from threads of this process, which alone holds the key. While the server is away all wait, and one of
+them probes. A request that keeps failing while probes are answered is no outage: it is given up.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ FIRST_WAIT = 1.0
 """Seconds before the first probe of a server that is away."""
 _LONGEST_WAIT = 60.0
 _MOST_FAILURES = 3
-"""After so many failures of one request, each followed by a probe that was answered, it is given up."""
+"""Failures of one request, each followed by an answered probe, after which it is given up."""
 Ask = Callable[[Endpoint], Completion]
-"""One request."""
 
 
 class WaitingEndpoint:
@@ -42,8 +40,7 @@ class WaitingEndpoint:
         note: Callable[[str], None],
         first_wait: float = FIRST_WAIT,
     ) -> None:
-        """`pause_key`: the key of `config.max_pause`, for messages. `probe`: a small request that any server that is
-        there answers."""
+        """`pause_key`: key of `config.max_pause`, for messages. `probe`: a small request."""
         self._endpoint, self._config, self._pause_key, self._probe = endpoint, config, pause_key, probe
         self._note, self._first_wait = note, first_wait
         self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix="endpoint")
@@ -51,10 +48,7 @@ class WaitingEndpoint:
         self._back.set()
 
     async def ask(self, call: Ask) -> Completion:
-        """The server's answer, after any outage.
-
-        Raises `JudgeRefused` where it will never give one, `PausedTooLong`.
-        """
+        """The answer, after any outage. Raises `JudgeRefused` where none will come, and `PausedTooLong`."""
         failures = 0
         while True:
             await self._back.wait()
@@ -70,7 +64,7 @@ class WaitingEndpoint:
                     raise JudgeRefused(f"{self._endpoint.name} {fault.reason}, though it answers others.") from None
 
     async def once(self, call: Ask) -> Completion:
-        """The answer to one request. Raises `Away` and `JudgeRefused`."""
+        """The answer to one try. Raises `Away` and `JudgeRefused`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, self._endpoint)
 
     def close(self) -> None:
@@ -78,7 +72,7 @@ class WaitingEndpoint:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _pause(self, error: Away) -> None:
-        """Wait until the server answers again. Raises `PausedTooLong`."""
+        """Probe until the server answers. Raises `PausedTooLong`."""
         self._back.clear()
         self._note(f"paused: {error}")
         limit = self._config.max_pause
@@ -105,7 +99,7 @@ class WaitingEndpoint:
 
 
 def _fault_of(error: Away) -> RequestFault | None:
-    """The fault of the request itself. None where it was not sent, since another had found the server away; and for a
-    limit or a key, which time or a person mends."""
+    """The fault of the request itself, if any."""
+    # None: it was not sent, as another had found the server away; or a limit or key, which time or a person mends.
     fault = error.__context__
     return fault if isinstance(fault, RequestFault) and fault.kind == "transient" else None

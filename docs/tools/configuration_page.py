@@ -20,7 +20,6 @@ from raypoly.core.config_keys import Key, config_keys, describe_expected
 from raypoly.core.plugins import load_plugin
 from raypoly.core.tables import ReportTable
 from raypoly.data.preparing.prepare_config import PrepareConfig
-from raypoly.recipes.cppo import gates
 from raypoly.rollouts import scaffolds
 
 HEAD = """# Which keys are there, and what do they do?
@@ -34,7 +33,7 @@ below. To print the config that a command comes to, without starting anything: `
 The keys that affect results name the run folder, so the same command finds its run again and goes on with it. Keys
 marked **r** affect no result: they may change when a run goes on. raypoly refuses any other difference.
 
-A part named in the config (`objective.name`, `loss.name`, `scaffold.name`, `gate.name`, `judge.name`, `reward.name`,
+A part named in the config (`objective.name`, `loss.name`, `scaffold.name`, `judge.name`, `reward.name`,
 `generator.engine`, `problems.source`) is one of the known ones, or your own as `package.module:Name`, with its folder
 on `PYTHONPATH`. `stages.own` names stages of your own in the same way.
 """
@@ -64,7 +63,6 @@ def configuration_page() -> str:
             *_parameters("objective", objectives.KNOWN),
             *_parameters("loss", losses.KNOWN),
             *_parameters("scaffold", scaffolds.KNOWN),
-            *_parameters("gate", gates.KNOWN),
             *_preparation(),
             *_evaluation(),
         ]
@@ -88,7 +86,7 @@ def _field_row(name: str, field: FieldInfo, takes: str) -> tuple[str, str, str, 
 
 
 def _parameters(section: str, known: Mapping[str, str]) -> Iterator[str]:
-    """The parameters that stand beside the name of an objective, a loss, a program or a gate."""
+    """The parameters that stand beside the name of an objective, a loss or a scaffold."""
     yield f"## Parameters beside {section}.name\n"
     for name in sorted(known):
         fields: Mapping[str, FieldInfo] = load_plugin(name, known, f"{section}.name").Config.model_fields

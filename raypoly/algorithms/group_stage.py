@@ -6,7 +6,7 @@
         async def run(self, group, problem, services):
             return [1.0 / (1 + len(rollout.text)) for rollout in group.rollouts]
 
-`score`, `judge`, `prompt_logprobs` and `gate` are raypoly's stages (`workflows/step/stages`); `stages.own` adds yours.
+`score`, `judge` and `prompt_logprobs` are raypoly's stages (`workflows/step/stages`); `stages.own` adds yours.
 A stage's finding is committed to the journal before anything uses it, and a committed finding is never computed again.
 It reaches an objective as `group.findings[name]`, a reward function with a parameter `findings` as `findings[name]`,
 the rows of `metrics.jsonl` as `name/column`, and the rollout files as the columns `name/column`.
@@ -15,16 +15,39 @@ the rows of `metrics.jsonl` as `name/column`, and the rollout files as the colum
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
 
 from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
+from raypoly.core.plugins import load_plugin, parse_parameters
 from raypoly.core.values import Group, Problem
+
+
+class StageKeys(BaseModel):
+    """The base of a stage's keys, `stages.NAME.KEY`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class StageModel:
+    """A model in float32 that a stage asks. An actor holds it, on the device of the learner's first rank."""
+
+    folder: Path
+    """A Hugging Face folder."""
+    load: Callable[[Path, Callable[[], None]], Any]
+    """Called in the actor with the folder there, and with what to call after each answer. Returns an object whose `ask`
+    answers `services.models[NAME].ask(...)`. A function of a module, so that it travels."""
+    threads: int = 1
+    """Compute threads on a CPU."""
 
 
 class GroupStage(ABC):
@@ -44,8 +67,25 @@ class GroupStage(ABC):
     optional: ClassVar[frozenset[str]] = frozenset()
     """Columns of numbers of which some rows may have none: NaN there, null in files, left out of means."""
 
+    Keys: ClassVar[type[StageKeys]] = StageKeys
+    """The stage's own keys, which are read into `keys`."""
+
     def __init__(self, config: Config, objective: Objective) -> None:
         self.config, self.objective = config, objective
+        section = f"stages.{self.name}"
+        given = config.stages.parameters.get(self.name, {})
+        self.keys: Any = parse_parameters(self.Keys, given, section, f"stage {self.name}")
+
+    @classmethod
+    def identify(cls, keys: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The stage's keys as they identify a run: with hashes of files that they name, so that other files are another
+        run. Default: as they are."""
+        return keys
+
+    @property
+    def model(self) -> StageModel | None:
+        """A model that the stage asks by `services.models`. Default: none. Raises `UsageError` if it is not there."""
+        return None
 
     @property
     def timed_as(self) -> str:
@@ -120,6 +160,18 @@ class GroupStage(ABC):
             values = column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy(zero_copy_only=False)
             found[name] = values[0] if self.axis == "group" else values
         return found if len(self.columns) > 1 else next(iter(found.values()))
+
+
+def own_stages(config: Config, objective: Objective) -> list[GroupStage]:
+    """The stages of `stages.own`, and those that the objective brings but for names that are there already.
+
+    Raises `UsageError` for one that can't be loaded, or whose keys don't fit.
+    """
+    kinds = {place: load_plugin(place, {}, "stages.own") for place in (*config.stages.own, *objective.stages)}
+    given = [kinds[place](config, objective) for place in config.stages.own]
+    names = {stage.name for stage in given}
+    brought = [kinds[place] for place in objective.stages if kinds[place].name not in names]
+    return [*given, *(kind(config, objective) for kind in brought)]
 
 
 def on_drafts(stage: GroupStage, group: Group) -> bool:

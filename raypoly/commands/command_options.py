@@ -35,4 +35,5 @@ Figures = Annotated[
         help="Also write each panel as PDF, SVG, PNG, each table of measures as CSV and LaTeX.",
     ),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what is wrong with config and options; start nothing.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="section.key=value", show_default=False)]

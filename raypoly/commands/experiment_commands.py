@@ -1,4 +1,4 @@
-"""`raypoly prepare` and `raypoly experiment`, and the commands that an experiment starts for its arms."""
+"""`raypoly prepare` and `raypoly experiment`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from raypoly.commands.command_options import ConfigPath, Figures, Overrides
-from raypoly.core import settings
+from raypoly.commands.command_options import Figures, Overrides
 from raypoly.core.errors import UsageError
 
 
@@ -87,25 +86,3 @@ def experiment(
         return
     page = None if into is None else Path(into)
     run_experiment(config, overrides or [], out, at_once, page, report, also or [], figures=figures)
-
-
-def train_gate(
-    overrides: Overrides = None,
-    config: ConfigPath = None,
-    recall: float = 0.95,
-    tau: float | None = None,
-    held_out: str | None = None,
-) -> None:
-    """What `raypoly experiment` starts for an arm of `kind: gate`."""
-    from workflows.cppo.gate_training import train_gate as run
-
-    run(settings.load(config, overrides or [], lambda text: None), recall, tau, held_out)
-
-
-def audit_plans(
-    overrides: Overrides = None, config: ConfigPath = None, least_pass: float = 0.0, least_density: float = 0.0
-) -> None:
-    """What `raypoly experiment` starts for an arm of `kind: audit`."""
-    from workflows.cppo.plan_audit import audit_plans as run
-
-    run(settings.load(config, overrides or [], lambda text: None), least_pass, least_density)

@@ -123,8 +123,8 @@ class WarmStartConfig(Section):
         0.0,
         ge=0,
         lt=1,
-        description="Share of solutions, right and wrong alike, that are shown behind a method of their strategy, as "
-        "the scaffold `tuple` shows one: such a model can follow a plan, and not make one (docs/cppo.md).",
+        description="Share of solutions, right and wrong alike, that are shown after a method of their strategy: such "
+        "a model can follow a plan, and not make one (docs/cppo.md).",
     )
 
 
@@ -432,8 +432,8 @@ class ScaffoldSection(PluginSection):
 
     name: str | None = Field(
         None,
-        description="`direct`, `tuple`, `repair`, another of docs/scaffolds.md, or package.module:Class. Default: the "
-        "objective's, or else `direct`.",
+        description="`direct`, `plan_search`, `repair`, another of docs/scaffolds.md, or package.module:Class. "
+        "Default: the objective's, or else `direct`.",
     )
 
 
@@ -448,16 +448,6 @@ class StopSection(Section):
     )
     window: int = resumable(10, ge=1, description="Steps in each of the two means of a plateau.")
     least_gain: float = resumable(0.01, description="A plateau is reached where the later mean gains less than this.")
-
-
-class GateSection(PluginSection):
-    """Which plans are accepted. The gate owns the parameters beside its name."""
-
-    name: str = Field(
-        "contract",
-        description="For objectives that pay plans: `contract` (what breaches nothing), `model` (a small "
-        "language model says so; docs/cppo.md), or package.module:Class.",
-    )
 
 
 class TrainConfig(Section):
@@ -547,13 +537,21 @@ class TrainConfig(Section):
 
 
 class StagesConfig(Section):
-    """What is found out about a group between its rollouts and its advantages."""
+    """What is found out about a group between its rollouts and its advantages. `stages.NAME.KEY` is a key of the stage
+    NAME."""
 
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, dict[str, Any]]
     own: list[str] = Field(
         default_factory=list,
         description="Stages of your own, each `package.module:Class`: what else is found out about a group before its "
         "advantages (docs/add-a-stage.md).",
     )
+
+    @property
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        """The keys of each stage that has some, by its name."""
+        return dict(self.model_extra or {})
 
 
 class EvaluateConfig(Section):
@@ -621,7 +619,6 @@ class Config(Section):
     objective: ObjectiveSection = Field(default_factory=ObjectiveSection)
     loss: LossSection = Field(default_factory=LossSection)
     scaffold: ScaffoldSection = Field(default_factory=ScaffoldSection)
-    gate: GateSection = Field(default_factory=GateSection)
     stages: StagesConfig = Field(default_factory=StagesConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)

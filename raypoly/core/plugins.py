@@ -1,18 +1,32 @@
 """Loads objectives, judges, engines, problem sources and rewards by short name or as `package.module:Name`.
 
 load_plugin("poly_epo", {"poly_epo": "raypoly.algorithms.objectives.poly_epo:PolyEPO"}, "objective.name")
+
+A recipe is a package in `raypoly/recipes`. Its `KNOWN` has short names of its parts, its `COMMANDS` its commands.
 """
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from raypoly.core.errors import UsageError
+
+_RECIPES = "raypoly.recipes"
+
+
+@cache
+def recipe_table(table: str) -> Mapping[str, str]:
+    """The entries of `KNOWN` or `COMMANDS` of all recipes, name to `package.module:Name`."""
+    folder = importlib.import_module(_RECIPES).__path__
+    recipes = [importlib.import_module(f"{_RECIPES}.{it.name}") for it in pkgutil.iter_modules(folder)]
+    return {name: place for recipe in recipes for name, place in getattr(recipe, table, {}).items()}
 
 
 def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
@@ -20,10 +34,10 @@ def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
 
     Raises `UsageError` if it can't be imported.
     """
-    target = known.get(name, name)
+    target = known.get(name) or recipe_table("KNOWN").get(name, name)
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute):
-        near = get_close_matches(name, known, n=1)
+        near = get_close_matches(name, [*known, *recipe_table("KNOWN")], n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         choice = f"Known: {', '.join(sorted(known))}, or one" if known else "Give one"
         raise UsageError(f"{key}={name!r} is unknown{hint} {choice} of your own as package.module:Name.")
@@ -46,15 +60,21 @@ def load_configured_plugin(name: str, known: Mapping[str, str], section: str, pa
     Raises `UsageError` that names the unknown or wrong parameter, and lists those that the class takes.
     """
     kind = load_plugin(name, known, f"{section}.name")
+    return kind(parse_parameters(kind.Config, params, section, f"{section}.name={name}"))
+
+
+def parse_parameters(kind: type[BaseModel], params: Mapping[str, Any], section: str, owner: str) -> Any:
+    """The parameters as their owner's `kind` of config. Raises `UsageError` as `load_configured_plugin`."""
     try:
-        return kind(kind.Config(**params))
+        return kind(**params)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         wrong = first["msg"].removeprefix("Value error, ").lower()
-        takes = ", ".join(kind.Config.model_fields) or "none"
+        takes = ", ".join(kind.model_fields) or "none"
         if first["type"] == "missing":
-            raise UsageError(f"{section}.name={name} needs {section}.{key} (it takes: {takes}).") from error
+            raise UsageError(f"{owner} needs {section}.{key} (it takes: {takes}).") from error
+        whom = owner.removeprefix(f"{section}.name=")
         raise UsageError(
-            f"{section}.{key}={first['input']!r} does not fit {name}: {wrong} (it takes: {takes})."
+            f"{section}.{key}={first['input']!r} does not fit {whom}: {wrong} (it takes: {takes})."
         ) from error

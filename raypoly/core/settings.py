@@ -69,7 +69,7 @@ def load(
 ) -> Config:
     """The config of `path` (None: configs/tiny.yaml) with `overrides` (`section.key=value`) applied.
 
-    A new name of an objective, a loss, a scaffold or a gate drops the parameters that the file gives to the old one;
+    A new name of an objective, a loss or a scaffold drops the parameters that the file gives to the old one;
     `note` reports it. Raises `UsageError`.
     """
     return load_of(Config, path or str(DEFAULT), overrides, note=note)
@@ -175,7 +175,7 @@ def _key(name: str, kind: type[BaseModel]) -> Key | None:
 
 def _lay(values: dict[str, Any], name: str, value: Any, file: str, kind: type[BaseModel]) -> None:
     """Set a key, in copies of the sections that hold it."""
-    *outer, last = name.split(".") if _key(name, kind) else name.split(".", 1)
+    *outer, last = name.split(".")
     for part in outer:
         inner = values.get(part) or {}
         if not isinstance(inner, dict):
@@ -192,7 +192,7 @@ def _takes_text(field: FieldInfo) -> bool:
 
 def _drop_old_parameters(sections: dict[str, Any], given: Mapping[str, Any], note: Callable[[str], None]) -> None:
     """Drop the file's parameters of an objective, loss or scaffold that an override replaces."""
-    for section in ("objective", "loss", "scaffold", "gate"):
+    for section in ("objective", "loss", "scaffold"):
         old = sections.get(section)
         if not isinstance(old, dict):
             continue

@@ -17,13 +17,12 @@ from tokenizers import Tokenizer
 
 from raypoly.core.config import WarmStartConfig
 from raypoly.core.seeds import derive
-from raypoly.core.values import Int32, Problem, TestSuite
+from raypoly.core.values import Int32
 from raypoly.data.puzzles import puzzle_by_words
 from raypoly.data.puzzles.puzzle_language import Puzzle
+from raypoly.data.puzzles.puzzle_methods import method
 from raypoly.data.puzzles.puzzle_mistakes import render_mistake
-from raypoly.data.puzzles.puzzle_plans import method
 from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_solution
-from raypoly.recipes.cppo.tuple_prompts import solver_prompt
 
 EOS, PAD = "<|eos|>", "<|pad|>"
 FREQUENCIES = {
@@ -73,9 +72,8 @@ def make_example(puzzles: Sequence[Puzzle], config: WarmStartConfig, index: int)
 
 
 def _planned_prompt(puzzle: Puzzle, strategy: str, rng: random.Random) -> str:
-    """Prompt of the solver of the scaffold `tuple` after a method of this strategy."""
-    problem = Problem(puzzle.words, puzzle.prompt, "f", TestSuite("none", ""), answer="completion")
-    return solver_prompt(problem, method(puzzle, strategy, rng))
+    """The prompt after a method, as scaffolds write an instruction where responses go on with the prompt's code."""
+    return f"# Use this method: {method(puzzle, strategy, rng)}\n{puzzle.prompt}"
 
 
 def encode(tokenizer: Tokenizer, examples: Sequence[Example], width: int = WIDTH) -> tuple[Int32, Int32]:

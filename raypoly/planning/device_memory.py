@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from raypoly.algorithms import objectives
+from raypoly.algorithms.group_stage import own_stages
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.planning.engine_memory import engine_parts
@@ -39,7 +41,7 @@ _LORA_RANK = 32
 
 def plan_memory(config: Config, shape: ModelShape, device: Device, layout: DeviceLayout) -> Sequence[DeviceMemory]:
     """Raises `UsageError` where the engine has no room for one sequence."""
-    learner = (*learner_parts(config, shape, layout), *_gate(config, layout))
+    learner = (*learner_parts(config, shape, layout), *_stage_models(config, layout))
     engine = tuple(engine_parts(config, shape, device, layout))
     if layout.kind == "split":
         return [DeviceMemory("the learner's GPU", learner), DeviceMemory("the engine's GPU", engine)]
@@ -81,12 +83,18 @@ def check_memory(config: Config, shape: ModelShape, device: Device, layout: Devi
         )
 
 
-def _gate(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
-    """The model that accepts plans, in float32: an actor beside the learner's first rank."""
-    if config.gate.name == "model":
-        shape = shape_of(str(config.gate.parameters.get("path")))
-        context = 0 if layout.kind == "cpu" else CONTEXT
-        yield MemoryPart("the gate's model", None if shape is None else 4 * shape.parameters + context)
+def _stage_models(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
+    """Models that stages ask, in float32: each an actor of its own beside the learner's first rank, which stays."""
+    for stage in own_stages(config, objectives.of_run(config)):
+        try:
+            model = stage.model if stage.used else None
+        except UsageError:  # it is not there yet, as that of an experiment's arm: its size is unknown
+            yield MemoryPart(f"the {stage.name}'s model", None)
+            continue
+        if model is not None:
+            shape = shape_of(str(model.folder))
+            context = 0 if layout.kind == "cpu" else CONTEXT
+            yield MemoryPart(f"the {stage.name}'s model", None if shape is None else 4 * shape.parameters + context)
 
 
 def _others(config: Config) -> tuple[MemoryPart, ...]:

@@ -86,7 +86,7 @@ def _scaffold(config: Config) -> Iterator[str]:
     if "drafts" in objectives.of_run(config).needs and not scaffold.planned_drafts(config.train.rollouts):
         yield (
             f"objective.name={config.objective.name} pays plans, and scaffold.name={scaffolds.name_of_run(config)} has "
-            "none: set scaffold.name=tuple."
+            "none: name a scaffold that writes some, such as tuple (docs/cppo.md)."
         )
     for samples in (evaluate.samples, evaluate.validation_samples) if evaluate.every else ():
         for name, asked in of_evaluations(config).items():

@@ -21,12 +21,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from raypoly.core.config import Config, Section
+from raypoly.core.config import Config, Section, StagesConfig
 from raypoly.core.config_keys import config_keys, dotted_values, flatten_keys
 from raypoly.core.errors import CorruptData, StorageError, UsageError
 from raypoly.core.gguf_models import with_sha256
+from raypoly.core.plugins import load_plugin
 from raypoly.core.version import __version__
-from raypoly.recipes.cppo.gates.gate_folder import with_gate_hash
 from raypoly.run.run_folder import explain_unusable, open_leased, run_location
 from raypoly.run.store import Lease, Store, open_store
 from raypoly.run.store.catalogue import completed_steps
@@ -57,7 +57,7 @@ class RunDirectory:
 
     location: Location
     config: Config
-    """As given, with the decay's horizon and the hashes of a gate and of a model in a GGUF file filled in."""
+    """As given, with the decay's horizon and the hashes of a model in a GGUF file and of what stages read filled in."""
     resumes: bool
     changes: tuple[Change, ...]
     """The allowed differences from its first start."""
@@ -110,7 +110,7 @@ def resolve_run(config: Config) -> RunDirectory:
 
     Raises `UsageError` if the place can't be used, or holds something else or a run with other values of its keys.
     """
-    config = config.model_copy(update={"model": with_sha256(config.model), "gate": with_gate_hash(config.gate)})
+    config = config.model_copy(update={"model": with_sha256(config.model), "stages": _identified(config.stages)})
     objective = config.objective.name.rpartition(":")[2].replace("/", "-")
     options = storage_options(config)
     location = run_location(
@@ -120,6 +120,13 @@ def resolve_run(config: Config) -> RunDirectory:
         store = open_store(location, options, make=False)
         config = _with_horizon(config, _first_config(store) or config)
         return RunDirectory(location, config, store.exists(CONFIG_KEY), _checked_changes(store, config))
+
+
+def _identified(stages: StagesConfig) -> StagesConfig:
+    """The section with each stage's keys as they identify a run (`GroupStage.identify`)."""
+    kinds = [load_plugin(place, {}, "stages.own") for place in stages.own]
+    keys = {kind.name: kind.identify(stages.parameters[kind.name]) for kind in kinds if kind.name in stages.parameters}
+    return stages.model_copy(update=keys)
 
 
 def _with_horizon(config: Config, first: Config) -> Config:

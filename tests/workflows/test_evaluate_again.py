@@ -8,7 +8,7 @@ import pytest
 
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
-from raypoly.rollouts import scaffolds
+from tests.support.two_methods import TwoMethods
 from workflows.evaluate import evaluate_run
 
 
@@ -23,4 +23,4 @@ def test_a_greedy_validation_takes_one_sample(tmp_path: Path) -> None:
 def test_without_a_number_it_is_that_of_the_splits_own_evaluations(tmp_path: Path, split: str, samples: int) -> None:
     config = load(None, ["evaluate.samples=5", "evaluate.validation_samples=3"])
     with pytest.raises(UsageError, match=rf"\b{samples}\b"):
-        evaluate_run(str(tmp_path / "run"), config, split, None, {"tuple": scaffolds.build("tuple", methods=2)})
+        evaluate_run(str(tmp_path / "run"), config, split, None, {"tuple": TwoMethods()})

@@ -15,7 +15,7 @@ import pytest
 
 from raypoly.analysis.experiments.experiment_config import load_experiment
 from raypoly.analysis.experiments.planned_runs import PlannedRun, plan_runs
-from raypoly.analysis.experiments.training_process import is_held
+from raypoly.analysis.experiments.run_queue import is_held
 from tests.support.local_driver import ROOT, SMALL, wait_for
 from tests.support.ray_machines import Machines
 

@@ -1,8 +1,6 @@
-"""Trains a gate's model on labelled plans, and makes it a gate if it is good enough on plans of other problems.
+"""`raypoly train-gate`: train a gate's model on labelled plans, and seal it if it is good enough on other problems'.
 
-    train_gate(config, recall=0.95, tau=None, held_out=None)      # writes gate.json into the model of the run's folder
-
-The training is a supervised run (`objective.name=supervised`), on labelled plans of puzzles (`scaffold.name=
+The training is a supervised run (`objective.name=supervised`): on labelled plans of puzzles (`scaffold.name=
 labelled_plans`), measured on those of validation problems; or on rows of a file (`scaffold.name=given`), measured on
 those of the file `held_out`.
 """
@@ -16,24 +14,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raypoly import data as problems
+from raypoly.analysis.experiments.command_result import RESULT_KEY, CommandResult
+from raypoly.commands.command_options import ConfigPath, DryRun, Overrides
+from raypoly.core import settings
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
-from raypoly.recipes.cppo.gates.gate_acceptance import seal_gate
-from raypoly.recipes.cppo.gates.gate_folder import FILE, read_gate
-from raypoly.recipes.cppo.gates.gate_question import COMPLETION_TEMPLATE, TEMPLATE
-from raypoly.recipes.cppo.gates.gate_rows import LabelledPlan, read_rows
-from raypoly.recipes.cppo.labelled_plans import LabelledPlans
+from raypoly.recipes.cppo.gate_folder import FILE, GateFile, read_gate
+from raypoly.recipes.cppo.gate_question import COMPLETION_TEMPLATE, TEMPLATE
+from raypoly.recipes.cppo.gate_rows import LabelledPlan, read_rows
+from raypoly.recipes.cppo.gate_validation import RECALL, seal_gate
+from raypoly.recipes.cppo.given_plans import LabelledPlans
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds.given import Given
 from raypoly.run.run_files import is_finished
 from raypoly.run.run_identity import resolve_run
+from raypoly.run.store import open_store
 from workflows import train
+
+_TITLE = "Gates (docs/cppo.md), on plans of problems that they were not trained on"
+_NEEDS = "train-gate needs labelled plans: set scaffold.name=labelled_plans, or scaffold.name=given and held-out."
 
 
 @dataclass(frozen=True)
 class _Material:
-    """What a gate is trained and measured on."""
-
     held_out: Sequence[LabelledPlan]
     methods: int
     template: str
@@ -41,23 +44,59 @@ class _Material:
     """SHA-256 of the rows that it is trained on."""
 
 
-def train_gate(config: Config, recall: float, tau: float | None, held_out: str | None = None) -> None:
-    """Train, or go on, and seal. A gate that is sealed is left as it is; one that gets more steps is sealed again.
+def train_gate_command(
+    overrides: Overrides = None,
+    config: ConfigPath = None,
+    recall: float = RECALL,
+    tau: float | None = None,
+    held_out: str | None = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Train a gate on labelled plans, and seal it if it is good enough: docs/cppo.md."""
+    run = check_gate if dry_run else train_gate
+    run(settings.load(config, overrides or [], lambda text: None), recall, tau, held_out)
 
-    Raises `UsageError` for a scaffold that gives no labelled plans, or if the gate was sealed with another threshold,
+
+def train_gate(config: Config, recall: float, tau: float | None, held_out: str | None = None) -> None:
+    """Train, or go on, and seal. A sealed gate is left as it is; one that gets more steps is sealed again.
+
+    Raises `UsageError` for a scaffold without labelled plans, or a gate that was sealed with another threshold;
     `RaypolyError` as `seal_gate`.
     """
     material = _of_puzzles(config) if held_out is None else _of_rows(config, Path(held_out).expanduser())
     before = resolve_run(config)
     model = before.path / "model"
     if not is_finished(before):  # its weights are about to change
+        (before.path / RESULT_KEY).unlink(missing_ok=True)
         (model / FILE).unlink(missing_ok=True)
     train.run(config)
     if not is_finished(resolve_run(config)):
         return
     if (model / FILE).exists():
         read_gate(model).check_thresholds(model, recall, tau)
-        return
+    else:
+        _seal(material, model, recall, tau)
+    if not (before.path / RESULT_KEY).exists():
+        gate_result(read_gate(model)).write(open_store(before.path, make=False))
+
+
+def check_gate(config: Config, recall: float, tau: float | None, held_out: str | None) -> None:
+    """Raise `UsageError` where the config trains no gate, or its folder has one of another threshold."""
+    if not isinstance(scaffolds.of_run(config), LabelledPlans) and held_out is None:
+        raise UsageError(_NEEDS)
+    model = resolve_run(config).path / "model"
+    if (model / FILE).exists():
+        read_gate(model).check_thresholds(model, recall, tau)
+
+
+def gate_result(gate: GateFile) -> CommandResult:
+    """What an experiment reads of a gate that is accepted."""
+    plans, numbers = int(gate.validation["plans"]), {**gate.validation, "tau": gate.tau}
+    line = f"accepted with AUC {numbers['auc']:.3f} at tau {gate.tau:.3g}"
+    return CommandResult("train-gate", _TITLE, {"plans": plans} | {**numbers, "plans": plans}, line)
+
+
+def _seal(material: _Material, model: Path, recall: float, tau: float | None) -> None:
     plans = material.held_out
     found = seal_gate(model, plans, material.methods, material.rows, template=material.template, recall=recall, tau=tau)
     print(
@@ -70,10 +109,7 @@ def train_gate(config: Config, recall: float, tau: float | None, held_out: str |
 def _of_puzzles(config: Config) -> _Material:
     scaffold, rollouts = scaffolds.of_run(config), config.train.rollouts
     if not isinstance(scaffold, LabelledPlans):
-        raise UsageError(
-            "A gate is trained on labelled plans: set scaffold.name=labelled_plans, or scaffold.name=given "
-            "with held_out."
-        )
+        raise UsageError(_NEEDS)
     splits = problems.build_problem_set(config.problems).splits
     rows = [[ask.prompt, ask.text] for it in splits["train"] for ask in scaffold.ask(it, (), rollouts)]
     held_out = [plan for it in splits["validation"] for plan in scaffold.labelled(it, rollouts)]

@@ -1,49 +1,82 @@
-"""The plans of a preparation: gold plans for a planner, and rows for a gate.
+"""`raypoly make-plans`: gold plans of training problems for a planner, and rows for a gate.
 
-made = await make_plans(config, candidates, written, store, lease, note, console)
-made.outcomes, made.gate
+data/plans.jsonl                            gold plans, as rows of the scaffold `given`
+data/gate.jsonl, gate_held_out.jsonl        labelled plans: those that train a gate, and those that measure it
+plans.json, plans.md                        what was proposed, left out and kept
+plans/                                      every answer of teacher and judge: the same command asks none twice
 """
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
+from raypoly import data
+from raypoly.commands.command_options import Overrides
 from raypoly.commands.offline.command_progress import show_progress
-from raypoly.core.values import TestSuite
-from raypoly.data.preparing.candidates import Candidate
-from raypoly.data.preparing.prepare_config import PrepareConfig
-from raypoly.recipes.cppo.gate_plans import GatePlans, JudgedPlan
-from raypoly.recipes.cppo.plan_proposals import PlanOutcome, gold_plan
+from raypoly.core.settings import load_of
+from raypoly.core.values import Problem
+from raypoly.data.preparing.preparation_folder import PreparationFolder
+from raypoly.recipes.cppo.gate_rows import encode_rows, written_plans
+from raypoly.recipes.cppo.known_plans import GatePlans, JudgedPlan
+from raypoly.recipes.cppo.plan_config import PlanMakingConfig
+from raypoly.recipes.cppo.plan_proposals import PlanOutcome, encode_plans, gold_plan
+from raypoly.recipes.cppo.plans_card import card_of, encode_card, plans_page, plans_tables
 from raypoly.run.store import Lease, Store
 from workflows.cppo.plan_questions import PlanQuestions
+from workflows.liveness.shutdown import Shutdown, run_workflow
+
+PLANS, CARD, PAGE = "data/plans.jsonl", "plans.json", "plans.md"
 
 
-@dataclass(frozen=True)
-class PlansMade:
-    """What teacher and judge said of the training problems."""
+def make_plans_command(
+    config: Annotated[str, typer.Option("--config", help="A YAML file, such as configs/cppo/plans.yaml.")],
+    overrides: Overrides = None,
+) -> None:
+    """Ask a teacher and a judge for plans of training problems: docs/cppo.md."""
+    make_plans(load_of(PlanMakingConfig, config, overrides or []))
 
-    outcomes: Sequence[PlanOutcome]
-    gate: GatePlans
+
+def make_plans(config: PlanMakingConfig) -> None:
+    """Make plans of the training problems, or go on. Raises `UsageError`, and `PausedTooLong`."""
+    config.check_servers()
+    folder, console = PreparationFolder.of(config), Console()
+    print(folder.uri, flush=True)
+    # before the folder holds anything, so that a corrected config can start there
+    written = written_plans(config.plans.label, config.plans.methods)
+    # training problems alone: nothing that is held out is shown to a server
+    problems = data.build_problem_set(config.problems).splits["train"]
+    ending = Shutdown(config.run.grace_seconds)
+
+    async def work() -> None:
+        with ending.guard():
+            store, lease = folder.open()
+            try:
+                outcomes, gate = await ask_for_plans(config, problems, written, store, lease, console)
+                await asyncio.to_thread(_write, config, outcomes, gate, store, lease, console)
+            finally:
+                lease.release()
+
+    run_workflow(work(), ending)
 
 
-async def make_plans(
-    config: PrepareConfig,
-    candidates: Sequence[Candidate],
+async def ask_for_plans(
+    config: PlanMakingConfig,
+    problems: Sequence[Problem],
     written: Mapping[str, Sequence[str]],
     store: Store,
     lease: Lease,
-    note: Callable[[str], None],
     console: Console,
-) -> PlansMade:
-    """Ask about the training problems alone: nothing that is held out is shown to a server. `written`: plans of
-    planners to be labelled, by problem. Raises `PausedTooLong`."""
-    plans = config.plans
-    questions = PlanQuestions(plans, config.prompts.chat_template, store, lease, note)
-    asked = [(it, plan) for it in candidates for plan in written.get(it.id, ())[-plans.label_plans :]]
+) -> tuple[Sequence[PlanOutcome], GatePlans]:
+    """What teacher and judge said of the problems. `written`: plans of planners to be labelled, by problem."""
+    plans, note = config.plans, _noted_on(console)
+    questions = PlanQuestions(plans, config.problems.chat_template, store, lease, note)
+    asked = [(it, plan) for it in problems for plan in written.get(it.id, ())[-plans.label_plans :]]
     good: list[PlanOutcome | JudgedPlan] = []
     done: list[PlanOutcome | JudgedPlan] = []
 
@@ -53,27 +86,53 @@ async def make_plans(
         good.extend([found] if valid else [])
 
     labelled = f", {len(asked):,} plans of planners to label" if plans.label else ""
-    note(f"plans: {len(candidates):,} training problems{labelled}")
+    note(f"plans: {len(problems):,} training problems{labelled}")
     try:
-        with show_progress("problems and plans", len(candidates) + len(asked), lambda: (len(done), len(good)), console):
-            outcomes = await questions.outcomes(candidates, count)
+        with show_progress("problems and plans", len(problems) + len(asked), lambda: (len(done), len(good)), console):
+            outcomes = await questions.outcomes(problems, count)
             judged = await questions.judged(asked, count)
     finally:
         questions.close()
-    gate = await asyncio.to_thread(_gate_plans, config, candidates, outcomes, judged)
-    return PlansMade(outcomes, gate)
+    by_id = {it.id: it for it in problems}
+    return outcomes, await asyncio.to_thread(GatePlans.of, by_id, outcomes, judged, plans)
 
 
-def _gate_plans(
-    config: PrepareConfig,
-    candidates: Sequence[Candidate],
+def _write(
+    config: PlanMakingConfig,
     outcomes: Sequence[PlanOutcome],
-    judged: Sequence[JudgedPlan],
-) -> GatePlans:
-    wanted = {it.problem_id for it in judged} | {it.problem_id for it in outcomes if it.kept}
-    problems = {
-        it.id: replace(it.problem, tests=TestSuite("none", ""), public_tests=None)  # which take most of the memory
-        for it in candidates
-        if it.id in wanted
-    }
-    return GatePlans.of(problems, outcomes, judged, config.plans, config.split.seed)
+    gate: GatePlans,
+    store: Store,
+    lease: Lease,
+    console: Console,
+) -> None:
+    """Write all files, and print the tables and how to train."""
+    values = card_of(config, outcomes, gate)
+    files = dict(zip(config.plans.gate_files, (gate.train, gate.held_out), strict=True))
+    for key, content in {
+        PLANS: encode_plans(outcomes, config.plans.methods),
+        **{key: encode_rows(rows) for key, rows in files.items()},
+        PAGE: plans_page(values).encode(),
+        CARD: encode_card(values),
+    }.items():
+        lease.check()
+        if content:
+            store.put_mutable(key, content)
+        elif store.exists(key):
+            store.delete(key)
+    for table in plans_tables(values):
+        console.print(table)
+    note = _noted_on(console)
+    words = ["objective.name=supervised", "scaffold.name=given", f"scaffold.rows={store.place(PLANS)}"]
+    command = shlex.join(["python", "-m", "raypoly.train", *words, "train.rollouts=1", "evaluate.every=0"])
+    remote = " (copied to a folder)" if store.location.folder is None else ""
+    note(f"plans: {store.place(PLANS)}; to train on them{remote}: {command}")
+    rows, held_out = map(store.place, config.plans.gate_files)
+    note(
+        f"a gate's rows: none, since {gate.why_none}"
+        if gate.why_none
+        else f"a gate's rows: {rows}; to train on them: raypoly train-gate --held-out {held_out} scaffold.rows={rows}"
+    )
+
+
+def _noted_on(console: Console) -> Callable[[str], None]:
+    return lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,11 +1,11 @@
-"""Asks a teacher for methods and a judge about them, and keeps every answer: none is paid for twice.
+"""Questions to teacher and judge. Every answer is kept: none is paid for twice.
 
-    questions = PlanQuestions(config.plans, store, lease, note)
-    outcomes = await questions.outcomes(candidates)
+    questions = PlanQuestions(config.plans, chat_template, store, lease, note)
+    outcomes = await questions.outcomes(problems)
 
-An answer is an object of the preparation's folder, named by what was asked of whom. A killed preparation asks only what
-has no answer. While a server is away the questions wait. A refusal, and an answer that can't be used after it was asked
-for once more, are results too; so is a question that a server never answers though it answers others: it is refused.
+An answer is an object of the folder, named by what was asked of whom. A killed command asks only what has no answer.
+While a server is away the questions wait. A refusal is a result, and so is an answer that can't be used after it was
+asked for once more. A question that a server never answers though it answers others is refused.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 from raypoly.core.endpoint_config import EndpointConfig
 from raypoly.core.errors import JudgeRefused
 from raypoly.core.values import Problem
-from raypoly.data.preparing.candidates import Candidate
-from raypoly.data.preparing.prepare_config import PlansConfig
-from raypoly.recipes.cppo.gate_plans import JudgedPlan
+from raypoly.recipes.cppo.known_plans import JudgedPlan
+from raypoly.recipes.cppo.plan_config import PlansConfig
+from raypoly.recipes.cppo.plan_contract import read_plan
 from raypoly.recipes.cppo.plan_proposals import (
     NOT_JUDGED,
     PROPOSALS_SCHEMA,
@@ -40,7 +40,6 @@ from raypoly.recipes.cppo.plan_proposals import (
     without_breaches,
 )
 from raypoly.rollouts import scaffolds
-from raypoly.rollouts.scaffolds.plan_contract import read_plan
 from raypoly.run.store import Lease, Store
 from raypoly.run.store.sealed_files import seal, unseal
 from raypoly.strategies.judge.judge_usage import JudgeCounters
@@ -59,8 +58,6 @@ class _NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a server said."""
-
     text: str
     refused: bool = False
     cut: bool = False
@@ -73,8 +70,6 @@ class _Answer:
 
 
 class _Asked:
-    """One of the two servers."""
-
     def __init__(
         self,
         role: str,
@@ -113,7 +108,7 @@ class _Asked:
         )
 
     async def answer(self, messages: Sequence[Message], schema: dict[str, Any], tokens: int) -> _Answer:
-        """The server's answer, after any outage. Raises `PausedTooLong`."""
+        """Waits out any outage. Raises `PausedTooLong`."""
         form = {"type": "json_schema", "json_schema": {"name": "methods", "strict": True, "schema": schema}}
         try:
             completion = await self._server.ask(
@@ -129,8 +124,6 @@ class _Asked:
 
 
 class PlanQuestions:
-    """Both servers, and the answers in the folder."""
-
     def __init__(
         self,
         config: PlansConfig,
@@ -140,7 +133,7 @@ class PlanQuestions:
         note: Callable[[str], None],
         first_wait: float = FIRST_WAIT,
     ) -> None:
-        """`chat_template`: of the prompts. `first_wait`: seconds before a server that is away is asked again."""
+        """`first_wait`: seconds before a server that is away is asked again."""
         self._config, self._store, self._lease = config, store, lease
         self._planner = scaffolds.build("tuple", chat_template, methods=config.methods)
         self._teacher = _Asked("teacher", config.teacher, config.temperature, note, first_wait)
@@ -151,11 +144,11 @@ class PlanQuestions:
         self._judge.close()
 
     async def outcomes(
-        self, candidates: Sequence[Candidate], done: Callable[[PlanOutcome], None] = lambda outcome: None
+        self, problems: Sequence[Problem], done: Callable[[PlanOutcome], None] = lambda outcome: None
     ) -> list[PlanOutcome]:
-        """What became of each problem, in order. `done` is called as each is known. Raises `PausedTooLong`."""
+        """The outcome of each problem, in order. `done` is called as each is known. Raises `PausedTooLong`."""
         limit = self._config.teacher.concurrency + self._config.judge.concurrency
-        return await _each([(it, self._outcome) for it in candidates], limit, done)
+        return await _each([(it, self._outcome) for it in problems], limit, done)
 
     async def _outcome(self, problem: Problem) -> PlanOutcome:
         config = self._config
@@ -186,9 +179,9 @@ class PlanQuestions:
         return PlanOutcome(problem.id, asked.prompt, len(proposed), kept, again, left_out)
 
     async def judged(
-        self, written: Sequence[tuple[Candidate, str]], done: Callable[[JudgedPlan], None] = lambda plan: None
+        self, written: Sequence[tuple[Problem, str]], done: Callable[[JudgedPlan], None] = lambda plan: None
     ) -> list[JudgedPlan]:
-        """The judge's word on planners' plans that keep the contract, in order. Raises `PausedTooLong`."""
+        """The judge's labels of planners' plans that keep the contract, in order. Raises `PausedTooLong`."""
         asked = [(it, partial(self._judged, plan=plan)) for it, plan in written]
         return await _each(asked, self._config.judge.concurrency, done)
 
@@ -201,7 +194,7 @@ class PlanQuestions:
         return JudgedPlan(problem.id, plan, valid)
 
     async def _verdicts(self, problem: Problem, methods: Sequence[str]) -> list[MethodVerdict]:
-        """The judge's verdict on each method. Raises `_NoAnswer`."""
+        """Raises `_NoAnswer`."""
         return await self._known(
             self._judge,
             judge_messages(problem, methods),
@@ -212,7 +205,7 @@ class PlanQuestions:
     async def _known(
         self, asked: _Asked, messages: Sequence[Message], schema: dict[str, Any], read: Callable[[str], T]
     ) -> T:
-        """What is read from the answer, or from the one to a second question. Raises `_NoAnswer`."""
+        """The answer as `read` takes it, asked for once more if it can't. Raises `_NoAnswer`."""
         for _ in range(2):
             answer = await self._kept(asked, messages, schema)
             if answer.refused:
@@ -224,7 +217,7 @@ class PlanQuestions:
         raise _NoAnswer("unreadable")
 
     async def _kept(self, asked: _Asked, messages: Sequence[Message], schema: dict[str, Any]) -> _Answer:
-        """The answer of the folder; else the server's, which is then in the folder."""
+        """The answer in the folder; else the server's, which is committed before it is used."""
         said = json.dumps([asked.role, asked.name, messages, self._config.answer_tokens])
         key = f"plans/{asked.role}-{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
         if await asyncio.to_thread(self._store.exists, key):
@@ -236,14 +229,14 @@ class PlanQuestions:
 
 
 async def _each(
-    asked: Sequence[tuple[Candidate, Callable[[Problem], Awaitable[T]]]], limit: int, done: Callable[[T], None]
+    asked: Sequence[tuple[Problem, Callable[[Problem], Awaitable[T]]]], limit: int, done: Callable[[T], None]
 ) -> list[T]:
-    """What is found out of each candidate's problem, in order, `limit` at once. A problem is read in its turn."""
+    """The answer about each problem, in order, `limit` at once."""
     at_once = asyncio.Semaphore(limit)
 
-    async def one(candidate: Candidate, ask: Callable[[Problem], Awaitable[T]]) -> T:
+    async def one(problem: Problem, ask: Callable[[Problem], Awaitable[T]]) -> T:
         async with at_once:
-            found = await ask(await asyncio.to_thread(lambda: candidate.problem))
+            found = await ask(problem)
         done(found)
         return found
 

@@ -1,4 +1,4 @@
-"""A preparation from top to bottom: from files of problems to a data set for training.
+"""A preparation, from files of problems to a data set:
 
     load the sources                    set unusable rows aside with reasons
     run known solutions                 leave out problems that fail their own tests      scorers, journal
@@ -7,8 +7,8 @@
     sample the base model               and keep problems that it solves sometimes        engines, scorers, journal
     split, write, draw the data card
 
-Each finished stage commits its decisions, and the expensive stages commit every verdict. The same command goes on from
-there, and ends with the same files, byte for byte.
+Each stage commits its decisions, the expensive ones every verdict. The same command goes on from there, and ends with
+the same files, byte for byte.
 """
 
 from workflows.prepare.preparation import prepare

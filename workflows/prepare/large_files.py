@@ -1,8 +1,8 @@
-"""Reads large files with Ray Data on all nodes: this process splits them into lines, and tasks parse them in order.
+"""Large files, read with Ray Data on all nodes: this process splits them into lines, and tasks parse them in order.
 
     load_sources(sources, files, read_by_size)      # Ray is up, if any file `is_large`
 
-This process reads small files itself: starting Ray costs more than it saves.
+Small files are read here: starting Ray costs more than it saves.
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ from raypoly.data.preparing.prepare_config import SourceConfig
 from raypoly.data.preparing.sources import ReadRow, SourceFile, read_file, read_row
 
 LARGE = 256 << 20
-"""The size in bytes from which Ray Data reads a file."""
+"""Bytes from which Ray Data reads a file."""
 BLOCK = 8 << 20
-"""About the bytes of lines for one task."""
+"""Bytes of lines for one task, about."""
 AHEAD = 4
-"""Blocks for each CPU of the cluster that are submitted together, which bounds the use of the object store."""
+"""Blocks for each CPU that are submitted together: a bound on the object store."""
 
 
 def is_large(file: SourceFile) -> bool:
-    """Whether tasks should read the file's lines, for which Ray must be up."""
     return sum(path.stat().st_size for path in file.paths if not parquet_rows.is_parquet(path)) >= LARGE
 
 
 def read_by_size(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
-    """The file's rows in order, read by tasks if it is large. Raises `UsageError`."""
+    """In order, by tasks if the file is large. Raises `UsageError`."""
     return read_by_tasks(file, source) if is_large(file) else read_file(file, source)
 
 
 def read_by_tasks(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
-    """The rows of `read_file`, the same and in the same order. Ray must be up. Raises `UsageError`."""
+    """As `read_file`. Ray must be up."""
     import ray
     import ray.data
 
@@ -55,7 +54,7 @@ def read_by_tasks(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
 
 
 def _rows(blocks: Sequence[Any], parse: _Parse) -> Iterator[ReadRow]:
-    """The rows that tasks read from some blocks, given as references."""
+    """`blocks`: references."""
     import ray.data
 
     found = ray.data.from_arrow_refs(blocks).map_batches(parse, batch_size=None, batch_format="pyarrow")
@@ -65,8 +64,6 @@ def _rows(blocks: Sequence[Any], parse: _Parse) -> Iterator[ReadRow]:
 
 
 class _Parse:
-    """A block of numbered lines to a block of rows."""
-
     def __init__(self, name: str, revision: str | None, source: SourceConfig) -> None:
         self._name, self._revision, self._source = name, revision, source
 
@@ -80,7 +77,6 @@ class _Parse:
 
 
 def _blocks(paths: Iterable[Path]) -> Iterator[Any]:
-    """Tables of numbered lines."""
     numbers: list[int] = []
     lines: list[bytes] = []
     held = 0

@@ -30,11 +30,7 @@ from raypoly.data.preparing.sources import (
     find_source,
     load_sources,
 )
-from raypoly.recipes.cppo.gates.gate_rows import encode_rows
-from raypoly.recipes.cppo.gates.written_plans import written_plans
-from raypoly.recipes.cppo.plan_proposals import encode_plans
 from raypoly.run.store.sealed_files import seal
-from workflows.cppo.plan_making import PlansMade, make_plans
 from workflows.durability.journal import Journal
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.large_files import is_large, read_by_size
@@ -45,8 +41,6 @@ from workflows.prepare.preparation_results import (
     FIGURE,
     MODEL,
     PAGE,
-    PLANS,
-    gate_files,
     is_done,
     show,
 )
@@ -62,16 +56,15 @@ from workflows.prepare.problem_chunks import (
 from workflows.step.training_group import SkippedGroups
 
 _SOLUTIONS_CHUNK = 64
-"""Problems whose solutions are run in one step of the journal."""
+"""Problems in a step of the journal."""
 _SPLITS = ("train", "validation", "test")
 
 Read = tuple[LoadedSources, LoadedSources | None]
-"""Content of the sources, and of the evaluation sets if there are any."""
+"""The sources, and the evaluation sets if there are any."""
 
 
 def prepare(config: PrepareConfig) -> None:
-    """Begin a preparation, go on with it, or show a finished one. Raises the errors of `raypoly.core.errors`."""
-    config.plans.check_servers()
+    """Begin, go on, or show a finished preparation."""
     folder = PreparationFolder.of(config)
     print(folder.uri, flush=True)
     console = Console()
@@ -86,10 +79,9 @@ def prepare(config: PrepareConfig) -> None:
                 large = any(map(is_large, files))
                 # before the folder holds anything, so that a corrected config can start there
                 makers = await asyncio.to_thread(prompt_lengths.prompt_makers, config)
-                written = await asyncio.to_thread(written_plans, config.plans.label, config.plans.methods)
                 loaded = None if large else await asyncio.to_thread(_load, config, files)
                 async with AsyncExitStack() as stack:
-                    await Preparation(stack, folder, ending, console).run(files, loaded, makers, written)
+                    await Preparation(stack, folder, ending, console).run(files, loaded, makers)
 
         run_workflow(work(), ending)
     show(folder.look(), config, console)
@@ -98,7 +90,9 @@ def prepare(config: PrepareConfig) -> None:
 class Preparation:
     """One start of a preparation."""
 
-    def __init__(self, stack: AsyncExitStack, folder: PreparationFolder, ending: Shutdown, console: Console) -> None:
+    def __init__(
+        self, stack: AsyncExitStack, folder: PreparationFolder[PrepareConfig], ending: Shutdown, console: Console
+    ) -> None:
         """Open the folder; the stack closes what is opened."""
         config = self._config = folder.config
         self._console = console
@@ -113,7 +107,7 @@ class Preparation:
         self._chunks = Chunks(journal, self._workers.context, self._workers.step_done)
         self._skipped = SkippedGroups(1.0, self._note)
         self._steps = 0
-        """Steps of the journal that earlier stages used."""
+        """Of the journal, used by earlier stages."""
 
     def _note(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -123,10 +117,8 @@ class Preparation:
         files: Sequence[SourceFile],
         read: Read | None,
         makers: Mapping[str, PromptMaker | None],
-        written: Mapping[str, Sequence[str]],
     ) -> None:
-        """Prepare to the end. `read`: the files' content; None if Ray Data reads them. `makers`: each source's maker of
-        prompts. `written`: plans of planners to be labelled, by problem."""
+        """`read`: the files' content; None if Ray Data reads them. `makers`: of prompts, by source."""
         config = self._config
         keep_inputs(self._store, {file.name: file.sha256 for file in files} | prompt_lengths.template_digests(config))
         if read is None:
@@ -147,16 +139,10 @@ class Preparation:
         candidates = _left(candidates, decided, "same")
         candidates = await self._prompts(prompt_lengths.use_templates(candidates, makers))
         candidates = await self._sampling(candidates)
-        split = self._log.keep("split", decide_splits(candidates, config.split))
-        train = {decision.problem_id for decision in split if decision.facts["split"] == "train"}
-        plans = None
-        if config.plans.wanted:
-            asked = [it for it in candidates if it.id in train]
-            plans = await make_plans(config, asked, written, self._store, self._lease, self._note, self._console)
-        await asyncio.to_thread(self._write, loaded, against, candidates, plans)
+        self._log.keep("split", decide_splits(candidates, config.split))
+        await asyncio.to_thread(self._write, loaded, against, candidates)
 
     async def _solutions(self, candidates: Sequence[Candidate]) -> list[Decision]:
-        """Decide by the problems' own solutions."""
         rule, known = self._config.solutions, self._log.read("solutions")
         with_solution = [it for it in candidates if it.has_solution] if rule.check else []
         first, self._steps = self._steps, self._steps + -(-len(with_solution) // _SOLUTIONS_CHUNK)
@@ -199,7 +185,7 @@ class Preparation:
         return _left(candidates, decided, "prompts")
 
     async def _sampling(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates in the band; all of them without a model."""
+        """Those in the band; all without a model."""
         sampling = self._config.sampling
         if not sampling.samples:
             self._log.keep("sampling", [Decision(it.id, "sampling") for it in candidates])
@@ -220,7 +206,7 @@ class Preparation:
     async def _watched(
         self, what: str, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, programs: int
     ) -> list[ChunkOutcome]:
-        """The outcomes, with a progress bar or lines. `work`: None if the journal has all."""
+        """`work`: None if the journal has all."""
         total, count = programs * len(candidates), OutcomeCount()
         self._note(f"{what}: {total:,} programs of {len(candidates):,} problems")
         with show_progress("programs", total, count.so_far, self._console):
@@ -231,12 +217,8 @@ class Preparation:
         loaded: LoadedSources,
         against: LoadedSources | None,
         candidates: Sequence[Candidate],
-        plans: PlansMade | None,
     ) -> None:
-        """Write all result files. The card comes last and marks the preparation as done.
-
-        Files of another band or split are replaced.
-        """
+        """Files of another band or split are replaced. The card comes last: it says that all are there."""
         if self._store.exists(CARD):
             self._store.delete(CARD)
         decisions: dict[StageName, Sequence[Decision]] = {name: self._log.read(name) or [] for name in STAGES}
@@ -247,15 +229,7 @@ class Preparation:
             self._put_data(f"data/{name}.jsonl", part, output_files.write_jsonl)
             self._put_data(f"data/{name}.parquet", part, output_files.write_parquet)
         self._put(EXCLUDED, output_files.encode_exclusions(d for name in STAGES for d in decisions[name]))
-        if plans is not None:
-            self._put(PLANS, encode_plans(plans.outcomes, self._config.plans.methods))
-            for key, rows in zip(gate_files(self._config), (plans.gate.train, plans.gate.held_out), strict=True):
-                if rows:
-                    self._put(key, encode_rows(rows))
-                elif self._store.exists(key):
-                    self._store.delete(key)
-        made = (plans.outcomes, plans.gate) if plans is not None else (None, None)
-        values = card_values(PreparationResult(self._config, loaded, against, decisions, splits, *made))
+        values = card_values(PreparationResult(self._config, loaded, against, decisions, splits))
         self._put(FIGURE, draw_card(values))
         self._put(PAGE, card_page(values, FIGURE).encode())
         self._put(CARD, encode_card(values))
@@ -267,7 +241,6 @@ class Preparation:
     def _put_data(
         self, key: str, part: Sequence[Candidate], write: Callable[[Iterable[Candidate], IO[bytes]], None]
     ) -> None:
-        """Write a file of problems; none without problems."""
         self._lease.check()
         if part:
             with tempfile.NamedTemporaryFile() as file:
@@ -280,7 +253,7 @@ class Preparation:
 
 
 def _find_files(sources: dict[str, SourceConfig], against: dict[str, SourceConfig]) -> list[SourceFile]:
-    """All files, evaluation sets last. Raises `UsageError`."""
+    """Evaluation sets last. Raises `UsageError`."""
     twice = sources.keys() & against.keys()
     if twice:
         raise UsageError(f"sources.{min(twice)} and against.{min(twice)} have one name: give each its own.")
@@ -294,7 +267,7 @@ def _load(config: PrepareConfig, files: Sequence[SourceFile]) -> Read:
 
 
 def _left(candidates: Sequence[Candidate], decided: Sequence[Decision], stage: StageName) -> list[Candidate]:
-    """The remaining candidates. Raises `UsageError` if there are none."""
+    """Raises `UsageError` if no candidate is left."""
     left = apply_decisions(candidates, decided)
     if not left:
         one = next(decision for decision in decided if decision.reason)

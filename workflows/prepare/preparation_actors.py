@@ -29,7 +29,7 @@ from workflows.startup.starting_model import starting_model, with_copy_for_other
 
 
 class Workers:
-    """Ray, scorers and engines; the given stack stops them."""
+    """The given stack stops them."""
 
     def __init__(
         self,
@@ -52,7 +52,6 @@ class Workers:
         self._watchdog: Watchdog | None = None
 
     async def scorers(self) -> ScorerPool:
-        """The running pool."""
         self.connect()
         if self._scorers is None:
             self._scorers = ScorerPool(self._config.scorer, scorer_options(self._config.scorer), context=self.context)
@@ -61,7 +60,7 @@ class Workers:
         return self._scorers
 
     async def generator(self) -> Generator:
-        """The running engines with the base model's weights."""
+        """With the base model's weights."""
         model = await self.model()
         self.connect()
         if self._generator is None:
@@ -72,7 +71,7 @@ class Workers:
         return self._generator
 
     async def model(self) -> ModelFiles:
-        """The base model. Ray makes the tiny model if it is not in the cache."""
+        """Ray makes the tiny model if it is not cached."""
         if self._model is None:
             if self._config.model.path is None:
                 self.connect()
@@ -97,7 +96,7 @@ class Workers:
         )
 
     def step_done(self) -> None:
-        """Tell the watchdog that a step is done: the next stall counts as the first."""
+        """The watchdog's next stall counts as the first."""
         if self._watchdog is not None:
             self._watchdog.step_done()
 
@@ -109,7 +108,7 @@ class Workers:
 
 
 def _places(config: GeneratorConfig) -> ActorResources:
-    """A GPU for each engine if there are any, since there is no learner. Raises `UsageError` for too few."""
+    """A GPU for each engine, if there are any. Raises `UsageError` for too few."""
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if not gpus or config.placement == "cpu":
         return ActorResources(ON_CPU, gpus)

@@ -1,9 +1,9 @@
-"""Sends problems through the journal, a chunk in each step, so that expensive results are durable at once.
+"""Problems in the journal, a chunk in each step, so that expensive results are durable at once.
 
     outcomes = await Chunks(journal, context).outcomes(first_step, candidates, 64, work, notify)
 
-A group is one problem with its samples, or with its own solution in place of a sample. A completed step's row has the
-outcome of each group, so a resumed start reads no rollouts.
+A group is one problem with its samples, or with its own solution in their place. A completed step's row has the outcome
+of each group, so a resumed start reads no rollouts.
 """
 
 from __future__ import annotations
@@ -30,17 +30,15 @@ from workflows.step.stages.built_in import score_group
 from workflows.step.training_group import SkippedGroups, skip_reason
 
 _OPEN = 2
-"""Chunks at the same time: programs of one run while responses of the next are sampled."""
+"""Chunks at once: programs of one run while responses of the next are sampled."""
 
 
 SeedsOf = Callable[[str], tuple[int, ...]]
-"""The seeds of a problem's responses, by its id."""
+"""Of a problem's responses, by its id."""
 
 
 @dataclass(frozen=True)
 class ChunkOutcome:
-    """A group's result."""
-
     problem_id: str
     size: int
     passes: int | None
@@ -50,19 +48,17 @@ class ChunkOutcome:
 
 
 class Work(Protocol):
-    """Makes and judges the groups of a chunk."""
-
     def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
-        """(slot, rollouts), for every slot, in any order."""
+        """(slot, rollouts) of every slot, in any order."""
         ...
 
     async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:
-        """One for each rollout; all `infra` if the tests can't be run."""
+        """One a rollout; all `infra` if the tests can't be run."""
         ...
 
 
 class Solutions:
-    """A problem's own solution in place of a sample; its program is run unchanged."""
+    """Own solutions in place of samples; their programs are run unchanged."""
 
     def __init__(self, scorers: ScorerPool, skipped: SkippedGroups) -> None:
         self._scorers, self._skipped = scorers, skipped
@@ -82,15 +78,13 @@ class Solutions:
 
 
 class Samples:
-    """A model's responses."""
-
     def __init__(
         self, generator: Generator, scorers: ScorerPool, skipped: SkippedGroups, seeds: SeedsOf, greedy: bool = False
     ) -> None:
         self._generator, self._scorers, self._skipped, self._seeds = generator, scorers, skipped, seeds
         self._greedy = greedy
         self._one = asyncio.Lock()
-        """Serialises submissions to the engines, each whole and in order, so that batches are repeatable."""
+        """One submission at a time, whole and in order, so that batches repeat."""
 
     async def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         async with self._one:
@@ -107,14 +101,14 @@ class Samples:
 
 
 def solution_reason(passes: int | None, detail: str) -> str:
-    """Why a problem with this result of its solution is left out; empty if it passed."""
+    """Why the problem is left out; empty if its solution passed."""
     if passes is None:
         return f"its tests can't be run: {detail}"
     return "" if passes else f"its own solution does not pass ({detail})"
 
 
 class OutcomeCount:
-    """Counts the programs of finished groups, for progress."""
+    """Programs of finished groups, for progress."""
 
     def __init__(self) -> None:
         self._done = self._passed = 0
@@ -128,45 +122,39 @@ class OutcomeCount:
 
 
 OnOutcome = Callable[[ChunkOutcome], None]
-"""Called with the outcome of each finished group, also those of earlier starts."""
+"""Called for each finished group, also of earlier starts."""
 
 
 class Chunks:
-    """The steps of one journal."""
-
     def __init__(self, journal: Journal, context: CallContext, step_done: Callable[[], None] = lambda: None) -> None:
-        """`step_done` is called after each completed step."""
         self._journal, self._context, self._step_done = journal, context, step_done
         self._indexed_before = 0
 
     def left(self, first: int, candidates: Sequence[Candidate], size: int) -> int:
-        """The number of problems in unfinished chunks."""
+        """Problems in unfinished chunks."""
         done = set(self._journal.completed_steps())
         return sum(len(part) for step, part in _parts(first, candidates, size) if step not in done)
 
     async def outcomes(
         self, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, notify: OnOutcome
     ) -> list[ChunkOutcome]:
-        """The result of each problem's group, in order. Chunks have `size` problems; their steps count from `first`.
-
-        `work` may be None if nothing is `left`.
-        """
-        gate = asyncio.Semaphore(_OPEN)
+        """In order. Chunks have `size` problems, their steps count from `first`. `work`: None if nothing is `left`."""
+        at_once = asyncio.Semaphore(_OPEN)
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(self._chunk(step, part, work, notify, gate))
+                tasks.create_task(self._chunk(step, part, work, notify, at_once))
                 for step, part in _parts(first, candidates, size)
             ]
         return [outcome for task in running for outcome in task.result()]
 
     async def _chunk(
-        self, step: int, chunk: Sequence[Candidate], work: Work | None, notify: OnOutcome, gate: asyncio.Semaphore
+        self, step: int, chunk: Sequence[Candidate], work: Work | None, notify: OnOutcome, at_once: asyncio.Semaphore
     ) -> list[ChunkOutcome]:
         digest = contents_hash(chunk)
         done = self._journal.applied(step) if step in self._journal.completed_steps() else None
         if done is None:
             assert work is not None
-            async with gate:
+            async with at_once:
                 done = await self._run(step, chunk, digest, work, notify)
         else:
             for row in done.metrics["outcomes"]:
@@ -176,7 +164,6 @@ class Chunks:
         return [ChunkOutcome(**row) for row in done.metrics["outcomes"]]
 
     async def _run(self, step: int, chunk: Sequence[Candidate], digest: str, work: Work, notify: OnOutcome) -> Applied:
-        """Run the chunk from its state in the journal."""
         known = self._journal.step(step)
         if any(slot >= len(chunk) or group.problem_id != chunk[slot].id for slot, group in known.groups.items()):
             raise _other_problems(step)
@@ -218,7 +205,7 @@ class Chunks:
         self._context.retries.progress()
 
     async def _index_completed(self) -> None:
-        """Bundle completed steps without gaps, a block at a time."""
+        # completed steps without gaps, a block at a time
         done = set(self._journal.completed_steps())
         before = next(step for step in range(len(done) + 1) if step not in done) // BLOCK * BLOCK
         if before > self._indexed_before:
@@ -227,7 +214,6 @@ class Chunks:
 
 
 def outcome_of(group: Group) -> ChunkOutcome:
-    """The result of a scored group."""
     verdicts = group.verdicts or ()
     reason = skip_reason(group)
     if reason is not None:

@@ -142,7 +142,7 @@ async def open_run(
         lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
         started = StartedActors.of(config, parts.stages, problem_set, samples)
-        places = await reserve_resources(config, progress.note, samples, started.gate is not None)
+        places = await reserve_resources(config, progress.note, samples, len(started.models))
         asking = [stage.name for stage in parts.stages if stage.used and stage.device == "learner"]
         refuse_asking_between(config, places.placement.sleeps, asking)
         usage = RunJudgeUsage(store)

@@ -23,8 +23,8 @@ from workflows.startup.ray_cluster import ACTOR_CPUS, joins_cluster
 
 NOTE_SECONDS = 30.0
 _FIRST_NOTE_SECONDS = 5.0
-_GATE_SHARE = 0.1
-"""Share of a GPU for the gate's actor, by Ray's count."""
+_MODEL_SHARE = 0.1
+"""Share of a GPU for the actor of a stage's model, by Ray's count."""
 _OWN_CORE_SECONDS = 2.0
 
 
@@ -40,8 +40,8 @@ class ActorResources:
     engine_cpus: float = ACTOR_CPUS
     cpus: float = 0.0
     """CPUs that scorers can't have."""
-    gated: bool = False
-    """Whether a gate's actor has a share of the GPU of the learner's first rank."""
+    models: int = 0
+    """Actors of stages' models, on the GPU of the learner's first rank. Each has a part of every GPU's share."""
 
     def rank(self, index: int) -> dict[str, Any]:
         return self._options(ACTOR_CPUS, index)
@@ -50,16 +50,16 @@ class ActorResources:
         return self._options(self.engine_cpus, index if self.placement.sleeps else self.ranks + index)
 
     @property
-    def gate(self) -> dict[str, Any]:
-        """Ray's options for a gate's actor. Bundles have no CPU for it."""
+    def stage_model(self) -> dict[str, Any]:
+        """Ray's options for the actor of a stage's model. Bundles have no CPU for it."""
         if not self.placement.on_gpu:
             return replace(self, group=None).rank(0)
-        return {**self._options(0.0, 0), "num_gpus": _GATE_SHARE}
+        return {**self._options(0.0, 0), "num_gpus": _MODEL_SHARE}
 
     def _options(self, cpus: float, bundle: int) -> dict[str, Any]:
         options: dict[str, Any] = {"num_cpus": cpus}
         if self.placement.gpu_share:
-            options["num_gpus"] = self.placement.gpu_share * (1 - _GATE_SHARE * self.gated)
+            options["num_gpus"] = self.placement.gpu_share * (1 - _MODEL_SHARE * self.models)
         elif self.gpus:  # an actor that asked for no GPU may see all of them
             options["runtime_env"] = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
         if self.group is not None:
@@ -70,11 +70,11 @@ class ActorResources:
 
 
 async def reserve_resources(
-    config: Config, note: Callable[[str], None], samples: bool = True, gated: bool = False
+    config: Config, note: Callable[[str], None], samples: bool = True, models: int = 0
 ) -> ActorResources:
-    """Reserve a run's resources, which may have to wait for others or an autoscaler. `samples`: with engines; `gated`:
-    with a gate's model. Ray frees them when this driver disconnects. Raises `UsageError` if the cluster will never have
-    them."""
+    """Reserve a run's resources, which may have to wait for others or an autoscaler. `samples`: with engines; `models`:
+    how many models stages ask. Ray frees them when this driver disconnects. Raises `UsageError` if the cluster will
+    never have them."""
     gpus, ranks, shared = int(ray.cluster_resources().get("GPU", 0)), config.train.ranks, joins_cluster()
     if samples:
         placement = resolve_placement(config.generator, gpus, ranks, shared and ray_internals.autoscales())
@@ -88,7 +88,7 @@ async def reserve_resources(
         )
     core = await _own_core() if shared else 0.0
     if not (placement.on_gpu or placement.sleeps):
-        return ActorResources(placement, gpus, cpus=core, gated=gated)
+        return ActorResources(placement, gpus, cpus=core, models=models)
     engine_cpus = _engine_cpus(config) if placement.on_gpu and shared else ACTOR_CPUS
     rank, engine = {"CPU": ACTOR_CPUS}, {"CPU": engine_cpus}
     pairs = [{"CPU": ACTOR_CPUS + engine_cpus}] * max(ranks, engines)  # as many of each on GPUs
@@ -99,7 +99,7 @@ async def reserve_resources(
     group = placement_group(bundles, strategy="PACK" if placement.on_gpu else "STRICT_PACK")
     await _until_ready(group, len(bundles), placement, note)
     cpus = core + sum(bundle["CPU"] for bundle in bundles)
-    return ActorResources(placement, gpus, group, ranks, engine_cpus, cpus, gated)
+    return ActorResources(placement, gpus, group, ranks, engine_cpus, cpus, models)
 
 
 async def _until_ready(group: PlacementGroup, size: int, placement: Placement, note: Callable[[str], None]) -> None:

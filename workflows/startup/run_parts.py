@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Self
 
 from actors.calls import CallContext, InFlightCalls, Retries
-from actors.gate import GateClient
 from actors.generator import Generator, TokenizerOnly
 from actors.judge import JudgeClient
 from actors.learner import LearnerGroup
 from actors.model_files import ModelFiles
 from actors.scorer_pool import ScorerPool
+from actors.stage_model import StageModelClient
 from raypoly.algorithms import losses, objectives
-from raypoly.algorithms.group_stage import GroupStage
+from raypoly.algorithms.group_stage import GroupStage, StageModel
 from raypoly.algorithms.losses import Loss
 from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
 from raypoly.data import ProblemSet
 from raypoly.data.problem_set import with_tests
 from raypoly.planning.preflight import asks_judge
-from raypoly.recipes.cppo import gates
-from raypoly.recipes.cppo.gates.model_gate import ModelGate
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.run.run_identity import RunDirectory
@@ -72,18 +70,18 @@ class StartedActors:
     scoring: bool
     """Whether any program is run."""
     judging: bool
-    gate: ModelGate | None
-    """The gate, if a stage of the run asks one that is a model."""
+    """Whether it asks its judge."""
+    models: Mapping[str, StageModel]
+    """Those that stages of the run ask, by stage."""
 
     @classmethod
     def of(cls, config: Config, stages: Sequence[GroupStage], problem_set: ProblemSet, samples: bool) -> Self:
         used = {stage.name for stage in stages if stage.used}
-        gate = gates.of_run(config) if "gate" in used else None
         return cls(
             samples,
             scoring=samples or bool(config.stages.own or with_tests(problem_set.splits["train"])),
             judging=asks_judge(config) if samples else "judge" in used,
-            gate=gate if isinstance(gate, ModelGate) else None,
+            models={stage.name: model for stage in stages if stage.used and (model := stage.model) is not None},
         )
 
     def describe(self, engine: str) -> str:
@@ -91,7 +89,7 @@ class StartedActors:
         started = {
             "learner": True,
             "engine": self.samples,
-            "gate": self.gate is not None,
+            **dict.fromkeys(self.models, True),
             "scorers": self.scoring,
             "judge": self.judging,
         }
@@ -135,11 +133,11 @@ def build_services(
     rows = UpdateRows(config, parts.objective, parts.loss, parts.scaffold)
     learners = LearnerGroup(config, model, places.rank, context, rows.temperature)
     learner = LearnerSession(config.train, rows, learners, journal, writer, note, context)
-    gate = None
-    if started.gate is not None:
-        files = with_copy_for_other_nodes(ModelFiles(started.gate.folder))
-        gate = GateClient(started.gate, files, places.gate, context)
-        stack.callback(gate.stop)
+    models = {}
+    for stage, model_of in started.models.items():
+        files = with_copy_for_other_nodes(ModelFiles(model_of.folder))
+        models[stage] = StageModelClient(stage, files, model_of, places.stage_model, context)
+        stack.callback(models[stage].stop)
     for service in (judge, scorers, generator, learner):
         stack.callback(service.stop)
-    return Services(generator, learner, scorers, judge, SkippedGroups(config.run.max_set_aside, note), context, gate)
+    return Services(generator, learner, scorers, judge, SkippedGroups(config.run.max_set_aside, note), context, models)

@@ -35,13 +35,11 @@ from raypoly.core.errors import RaypolyError
 from raypoly.core.folder_cache import FolderCache
 from raypoly.core.tables import duration
 from raypoly.data import ProblemSet
-from raypoly.data.puzzles import puzzle_language, puzzle_mistakes, puzzle_of, puzzle_plans, puzzle_solutions
+from raypoly.data.puzzles import puzzle_language, puzzle_methods, puzzle_mistakes, puzzle_of, puzzle_solutions
 from raypoly.data.puzzles.puzzle_language import Puzzle
 from raypoly.learner import learning_rate, supervised_examples, tiny_model
 from raypoly.learner.supervised_examples import Recipe, tokenizer_texts
 from raypoly.learner.tiny_model import SupervisedTrainer, build_model, build_tokenizer, save_folder, tokenizer_from_json
-from raypoly.recipes.cppo import tuple_prompts
-from raypoly.rollouts.scaffolds import prompt_writing
 
 BLOCK = 2048
 """Examples of one Ray Data task."""
@@ -86,9 +84,7 @@ def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
         puzzle_language,
         puzzle_solutions,
         puzzle_mistakes,
-        puzzle_plans,
-        prompt_writing,
-        tuple_prompts,
+        puzzle_methods,
     ):
         digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()

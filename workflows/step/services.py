@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from actors.calls import CallContext
-from actors.gate import GateClient
 from actors.generator import Generator
 from actors.judge import JudgeClient
 from actors.scorer_pool import ScorerPool
+from actors.stage_model import StageModelClient
 from workflows.step.learner_session import LearnerSession
 from workflows.step.training_group import SkippedGroups
 
@@ -29,14 +29,14 @@ class Services:
     judge: JudgeClient
     skipped: SkippedGroups
     context: CallContext
-    gate: GateClient | None = None
-    """None without a gate that is a model."""
+    models: Mapping[str, StageModelClient] = field(default_factory=dict)
+    """Models that stages ask, by stage."""
 
     async def start(self, around: Around, judging: bool, scoring: bool, sleeps: bool) -> None:
-        """Start the actors. `sleeps`: engine and learner share a device. The gate comes first: engines measure the free
-        memory."""
-        if self.gate is not None:
-            await around("gate, started", self.gate.start())
+        """Start the actors. `sleeps`: engine and learner share a device. Models of stages come first: engines measure
+        the free memory."""
+        for stage, model in self.models.items():
+            await around(f"{stage}, started", model.start())
         judge = [around("judge, started", self.judge.start())] if judging else []
         sandbox = [around("sandbox, started", self.scorers.start())] if scoring else []
         await asyncio.gather(*judge, *sandbox, self._policy(around, sleeps))
@@ -52,5 +52,5 @@ class Services:
         await around("learner, started", self.learner.start())
 
     def actors(self) -> Mapping[str, Any]:
-        gate = {} if self.gate is None else self.gate.actors
-        return {**self.generator.actors, **self.scorers.actors, **self.judge.actors, **gate, **self.learner.actors}
+        services: tuple[Any, ...] = (self.generator, self.scorers, self.judge, *self.models.values(), self.learner)
+        return {name: actor for service in services for name, actor in service.actors.items()}

@@ -27,7 +27,6 @@ KNOWN: Mapping[str, str] = {
     "grpo_diversity": "raypoly.algorithms.objectives.grpo_diversity:GRPODiversity",
     "outcome_exploration": "raypoly.algorithms.objectives.outcome_exploration:OutcomeExploration",
     "diver": "raypoly.algorithms.objectives.diver:Diver",
-    "cppo": "raypoly.recipes.cppo.cppo:CPPO",
     "upskill": "raypoly.algorithms.objectives.upskill:UpSkill",
     "pkpo": "raypoly.algorithms.objectives.pkpo:PKPO",
     "passk_training": "raypoly.algorithms.objectives.passk_training:PassKTraining",

@@ -95,6 +95,8 @@ class Objective(ABC):
     scaffold: ClassVar[str | None] = None
     """The scaffold (`raypoly.rollouts.scaffolds`) that it trains with; None for any. If it samples nothing, the config
     may name another one that samples nothing. Evaluations use `direct` unless the config names a scaffold."""
+    stages: ClassVar[tuple[str, ...]] = ()
+    """Stages that come with it, as `stages.own` names them, where that has none of the same name."""
     reads_rewards: ClassVar[bool] = True
     """Whether advantages depend on rewards. If not, none are asked for: they are unknown in the rows of metrics."""
     loss_defaults: ClassVar[Mapping[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Measuring any model on any problems: the config, the folder's identity, the prompts, and the results.
+"""Evaluation of a model on problems: config, folder, prompts, results, tables.
 
     config = evaluation_config(None, ["model.path=smollm2-q4", "problems.path=human-eval", "sampling.samples=10"])
 

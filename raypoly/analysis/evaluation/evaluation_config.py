@@ -1,4 +1,4 @@
-"""The keys of `raypoly evaluate --model` and `--endpoint`: its own sections, and those shared with training."""
+"""Config of `raypoly evaluate --model` and `--endpoint`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class EvaluationSamplingConfig(SamplingConfig):
 
 
 class EvaluationGeneratorConfig(GeneratorConfig):
-    """The engine, as in training but for these defaults."""
+    """The engine, with other defaults than in training."""
 
     temperature: float = Field(0.8, gt=0, description="Sampling temperature.")
     max_tokens: int = Field(512, ge=1, description="Longest response, in tokens.")
@@ -71,13 +71,13 @@ class ModelEvaluationConfig(Section):
 
     @property
     def judge_of_a_run(self) -> JudgeConfig:
-        """The endpoint, in the words of a judge that is a server: limits, deadline, and where its key is."""
+        """The endpoint as a judge that is a server: limits, deadline, and where its key is."""
         if self.endpoint.url is None:
             return JudgeConfig()
         return self.endpoint.as_judge(0.0 if self.sampling.greedy else self.generator.temperature)
 
     def of_a_run(self) -> Config:
-        """A training config for the actors, and for Ray's connection, which hides the endpoint's key from Ray."""
+        """A training config for the actors and Ray; it hides the endpoint's key from Ray."""
         return Config(
             run=self.run,
             model=self.model,
@@ -90,7 +90,7 @@ class ModelEvaluationConfig(Section):
 
 
 def evaluation_config(path: str | None, overrides: Sequence[str]) -> ModelEvaluationConfig:
-    """The config of `path`, if any, with `overrides` applied. Raises `UsageError`."""
+    """The config of the file `path`, if any, with `overrides`. Raises `UsageError`."""
     given = dict(word.partition("=")[::2] for word in overrides)
     if path is None and not {"problems.path", "problems.hub"} & given.keys():
         raise UsageError(
@@ -115,7 +115,7 @@ def evaluation_config(path: str | None, overrides: Sequence[str]) -> ModelEvalua
 
 
 def _plain(name: str) -> str:
-    """The last part of a path, URI or hub id, as a part of a folder's name."""
+    """Last part of a path, URI or hub id, as it may stand in a folder's name."""
     last = PurePath(name).name
     for ending in (".gz", ".jsonl", ".parquet", ".gguf"):
         last = last.removesuffix(ending)

@@ -1,11 +1,11 @@
-"""An evaluation's folder with lease and journal, and what makes it that evaluation and no other.
+"""An evaluation's folder: identity, lease, and rounds of samples.
 
-    folder = EvaluationFolder.of(config, "4f0c...", candidates)    # touches nothing
-    store, lease = folder.open()                            # makes the folder, takes the lease
+    folder = EvaluationFolder.of(config, "4f0c...", candidates)      # touches nothing
+    store, lease = folder.open()                                     # makes the folder, takes the lease
     for number, samples in enumerate(plan_rounds(store, lease, 64)): ...
 
-Its identity is what was measured and how: digest of the weights (or the endpoint's model), content of the problems with
-their prompts, and the keys that affect results. The number of samples is no part of it, so that more may be added.
+Its identity: the digest of the weights (or the endpoint's model), the content of problems and prompts, and the keys
+that affect results. Not the number of samples: more may be added.
 """
 
 from __future__ import annotations
@@ -33,28 +33,25 @@ from raypoly.run.store.location import Location, StorageOptions
 from raypoly.run.store.sealed_files import seal, unseal
 
 ROUND = 16
-"""Samples of a problem that are submitted together. Rounds begin at its multiples, so that 16 samples and then 48 more
-are submitted in the same way as 64 at once."""
+"""Samples of a problem that are submitted together."""
+# Rounds begin at its multiples: 16 samples and then 48 more are submitted in the same way as 64 at once.
 _IDENTITY_KEY = "evaluation.json"
 _ROUND_KEY = re.compile(r"^rounds/(\d+)-(\d+)\.json$")
 _FREE = keys_without_effect(ModelEvaluationConfig) | {"model.path", "model.sha256", "model.lora_alpha"}
 _CONTENT = ("problems.", "prompts.")
-"""Keys that count by the content of what they name."""
 _OF_AN_ENDPOINT = ("generator.temperature", "generator.max_tokens")
-"""Keys of the engine that an endpoint is asked by, too."""
+"""Keys of the engine that hold for an endpoint, too."""
 
 
 @dataclass(frozen=True)
 class EvaluationFolder:
-    """An evaluation's place."""
-
     location: Location
     identity: Mapping[str, Any]
     _options: StorageOptions
 
     @classmethod
     def of(cls, config: ModelEvaluationConfig, weights: str | None, problems: Sequence[Candidate]) -> EvaluationFolder:
-        """`weights`: their digest; None for an endpoint. Raises `UsageError` if the place can't be used."""
+        """`weights`: digest, None for an endpoint. Raises `UsageError` if the place can't be used."""
         values = config.model_dump(mode="json", exclude_defaults=True)  # a later version's new key changes no name
         identity = _influential(config, flatten_keys(values))
         identity |= {"weights": weights, "problem_set": contents_hash(problems)}
@@ -68,7 +65,6 @@ class EvaluationFolder:
 
     @property
     def is_begun(self) -> bool:
-        """Whether the folder holds an evaluation."""
         return open_store(self.location, self._options, make=False).exists(_IDENTITY_KEY)
 
     def open(self) -> tuple[Store, Lease]:
@@ -95,15 +91,12 @@ class EvaluationFolder:
 
 
 def influential(config: ModelEvaluationConfig) -> dict[str, Any]:
-    """The dotted keys that affect results, with their values."""
+    """Dotted keys that affect results, with their values."""
     return _influential(config, dotted_values(config).items())
 
 
 def plan_rounds(store: Store, lease: Lease, samples: int) -> list[range]:
-    """The rounds that hold the first `samples` of each problem, in order; each is a range of sample numbers.
-
-    Rounds that earlier starts planned stay as they are; missing ones are added, and committed.
-    """
+    """Ranges of sample numbers for the first `samples` of each problem; missing rounds are committed."""
     rounds = sorted((range(int(m[1]), int(m[2])) for k in store.list("rounds/") if (m := _ROUND_KEY.match(k))), key=min)
     done = rounds[-1].stop if rounds else 0
     while done < samples:

@@ -1,9 +1,9 @@
-"""The prompts of an evaluation: made by a template, or those that the problems have; and the room that they need.
+"""Prompts of an evaluation, by a template or the problems' own, and the room that they need.
 
     asked = ask_problems(config, template_name(config, problems), problems)      # with their prompts
     config = with_room(config, asked)
 
-For an endpoint that is asked in messages, the prompt is their JSON: the server renders them.
+A prompt for an endpoint that renders messages itself is their JSON.
 """
 
 from __future__ import annotations
@@ -26,14 +26,11 @@ NONE = "none"
 _KEY, _CHAT_KEY = "prompts.template", "prompts.chat_template"
 _WEIGHTS = (".safetensors", ".bin")
 _OTHERS = (".json", ".txt", ".model", ".jinja")
-"""Endings of files of tokenizer and config, which the digest holds too."""
+"""Files of tokenizer and config."""
 
 
 def weights_digest(folder: Path) -> str:
-    """SHA-256, hex, over a model's folder: weights, config and tokenizer, by their names.
-
-    Raises `UsageError` if it is no model's folder.
-    """
+    """SHA-256, hex, over weights, config and tokenizer of a model's folder. Raises `UsageError` if it is none."""
     try:
         values = json.loads((folder / "config.json").read_bytes())
     except (OSError, ValueError) as error:
@@ -52,11 +49,7 @@ def weights_digest(folder: Path) -> str:
 
 
 def template_name(config: ModelEvaluationConfig, problems: Sequence[Candidate]) -> str:
-    """The template in use: `prompts.template`, or for `auto` by whether the model has a chat template.
-
-    Problems that are answered by going on with their own prompt keep it with `auto`; in a chat, those that are answered
-    by a value are asked by `message`.
-    """
+    """`prompts.template`; for `auto` the one that fits problems and model (see its description)."""
     name = config.prompts.template
     if name != "auto":
         return name
@@ -69,7 +62,7 @@ def template_name(config: ModelEvaluationConfig, problems: Sequence[Candidate]) 
 
 
 def is_plain(template: str) -> bool:
-    """Whether prompts are text to be continued, and not messages. Raises `UsageError` if there is no such template."""
+    """Whether prompts are text to be continued, not messages. Raises `UsageError` if there is no such template."""
     return template == NONE or not load_template(template, _KEY).is_chat
 
 
@@ -84,15 +77,15 @@ def ask_problems(config: ModelEvaluationConfig, template: str, problems: Sequenc
 
 
 def messages_of(prompt: str) -> list[Mapping[str, str]]:
-    """The messages of a prompt for an endpoint."""
+    """Messages of an endpoint's prompt."""
     found: list[Mapping[str, str]] = json.loads(prompt)
     return found
 
 
 def with_room(config: ModelEvaluationConfig, asked: Sequence[Candidate]) -> ModelEvaluationConfig:
-    """The config with `generator.max_prompt_tokens` of the longest prompt, where it is not given.
+    """The config with `generator.max_prompt_tokens` for the longest prompt, unless given.
 
-    Raises `UsageError` if a prompt is longer than that, or leaves the model no room for a response.
+    Raises `UsageError` for a prompt that is longer, or leaves no room for a response.
     """
     name = str(config.model.path)
     tokenizer = load_tokenizer(name, "model.path")
@@ -121,7 +114,7 @@ def with_room(config: ModelEvaluationConfig, asked: Sequence[Candidate]) -> Mode
 
 
 def _context(name: str) -> int | None:
-    """The most tokens that the model reads; None if its config does not say."""
+    """Most tokens that the model reads; None if its config does not say."""
     gguf = GgufModel.find(name)
     if gguf is not None:
         values: Mapping[str, Any] = gguf.config()

@@ -1,31 +1,51 @@
-"""An evaluation's results: one row a sample, and the numbers of all problems and of parts of them.
+"""Results of an evaluation: a row for each sample, and numbers of all problems, of parts of them, and of its scaffold.
 
 table = sample_table(groups, {problem.id: problem.metadata for problem in problems})
 results = evaluation_results(groups, set_aside, {problem.id: problem.metadata for problem in problems})
+results |= scaffold_results(groups, "tuple", scaffold, samples)
+
+A judge labels a problem's samples a few at a time; labels of two of its groups don't compare, so strategies are counted
+within each group of 8 samples or more, and averaged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from raypoly.algorithms.objectives.behaviour import behaviour_of
-from raypoly.analysis.evaluation.evaluation_slices import slices_of
+from raypoly.analysis.metrics.decoded_tokens import DecodedTokens, mean_by_role, pass_per_10k
 from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
-from raypoly.analysis.metrics.pass_at_k import ProblemOutcome, summarise
+from raypoly.analysis.metrics.pass_at_k import (
+    STRATEGY_DRAWS,
+    ProblemOutcome,
+    Select,
+    block_ks,
+    block_pass_at_k,
+    ks,
+    maj_at_k,
+    summarise,
+)
+from raypoly.analysis.metrics.plan_diversity import has_duplicate, semantic_diversity, surface_diversity
 from raypoly.analysis.metrics.problem_counts import stratum_of
-from raypoly.core.values import Group
+from raypoly.core.config import Config
+from raypoly.core.values import Float64, Group, Labels
+from raypoly.rollouts.scaffolds import Scaffold
+from raypoly.strategies.planned_strategy import is_followed
+from raypoly.verifier.code_extraction import find_code
 
 DECIMAL = (10, 100)
-"""The k of published tables that are no power of two."""
+"""k of published tables that are no power of two."""
 
 
 def problem_outcome(group: Group, at_once: int | None = None) -> ProblemOutcome:
-    """A scored group as an evaluation counts it. `at_once`: samples in each of the judge's groups; default: all."""
+    """A scored group as an evaluation counts it. `at_once`: samples in each of the judge's groups (default: all)."""
     verdicts, labels = group.verdicts or (), None if group.labels is None else group.labels.strategies
     behaviours = tuple(known for each in verdicts if (known := behaviour_of(each)) is not None)
     return replace(GroupOutcomes.of(verdicts, None).outcome(labels, at_once), behaviours=behaviours)
@@ -34,7 +54,7 @@ def problem_outcome(group: Group, at_once: int | None = None) -> ProblemOutcome:
 def sample_table(
     groups: Sequence[Group], metadata: Mapping[str, Mapping[str, str]], at_once: int | None = None
 ) -> pa.Table:
-    """One row a sample of these scored groups. `metadata`: the problems', by id. `at_once`: as `problem_outcome`."""
+    """A row for each sample. `metadata`: by problem id. `at_once`: as `problem_outcome`."""
     rows = [
         {
             "problem_id": group.problem_id,
@@ -64,10 +84,9 @@ def evaluation_results(
     at_once: int | None = None,
     also: Iterable[int] = (),
 ) -> dict[str, Any]:
-    """JSON values: the measures over the problems that are not set aside, and over parts of them by `metadata`.
+    """JSON values: measures over the problems that are not set aside, and over parts of them by `metadata`.
 
-    `set_aside`: why a problem's samples could not be judged, by its id. `at_once`: as `problem_outcome`. `also`: as
-    `summarise`.
+    `set_aside`: reasons by problem id. `at_once`: as `problem_outcome`. `also`: as `summarise`.
     """
     further = tuple(also)
     sound = {group.problem_id: group for group in groups if group.problem_id not in set_aside}
@@ -88,3 +107,166 @@ def evaluation_results(
         },
         "set_aside": dict(set_aside),
     }
+
+
+MOST_PARTS = 12
+_FEWEST_PROBLEMS = 2
+"""Mean problems of a part: a title or a number divides nothing."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+Slices = Mapping[str, Mapping[str, Sequence[str]]]
+"""By key and value, ids of problems."""
+
+
+def slices_of(metadata: Mapping[str, Mapping[str, str]]) -> Slices:
+    """Parts of problems by each key of their metadata that divides them into a few.
+
+    Keys and values in order; dates by month, or by year where that gives too many parts.
+    """
+    found: dict[str, Mapping[str, Sequence[str]]] = {}
+    for key in sorted({key for own in metadata.values() for key in own}):
+        parts = _parts({name: own[key] for name, own in metadata.items() if own.get(key)})
+        if 2 <= len(parts) <= min(MOST_PARTS, sum(map(len, parts.values())) // _FEWEST_PROBLEMS):
+            found[key] = parts
+    return found
+
+
+def _parts(values: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+    if values and all(_DAY.match(value) for value in values.values()):
+        months = {name: value[:7] for name, value in values.items()}
+        values = months if len(set(months.values())) <= MOST_PARTS else {n: value[:4] for n, value in months.items()}
+    ordered = sorted(set(values.values()), key=_order)
+    return {value: [name for name, own in values.items() if own == value] for value in ordered}
+
+
+def _order(value: str) -> tuple[float, str]:
+    """Numbers by value, before other texts."""
+    try:
+        return float(value), value
+    except ValueError:
+        return float("inf"), value
+
+
+def judged_at_once(config: Config) -> int | None:
+    """Samples in each of the judge's groups: as in training, at least 8; None: all, for the structural judge."""
+    return None if config.judge.name == "structural" else max(config.train.rollouts, STRATEGY_DRAWS)
+
+
+def judged_groups(group: Group, size: int | None) -> list[Group]:
+    """The scored group in parts of `size` samples, the last perhaps smaller; None: the group itself."""
+    if size is None:
+        return [group]
+    verdicts = group.verdicts or ()
+    parts = [slice(place, place + size) for place in range(0, group.size, size)]
+    return [replace(group, rollouts=group.rollouts[part], findings={"score": verdicts[part]}) for part in parts]
+
+
+def joined_labels(found: Sequence[Labels | None]) -> Labels | None:
+    """Labels of all parts, in order; None where one could not be labelled."""
+    known = [labels for labels in found if labels is not None]
+    if len(known) < len(found):
+        return None
+    ids, degenerate = (np.concatenate([getattr(labels, name) for labels in known]) for name in ("ids", "degenerate"))
+    return Labels(ids, degenerate, " and ".join(sorted({labels.judge for labels in known})))
+
+
+Encode = Callable[[Sequence[str]], Float64]
+"""float64 [texts, width]."""
+
+
+def scaffold_results(
+    groups: Sequence[Group],
+    name: str,
+    scaffold: Scaffold,
+    attempts: int,
+    select: Select = "first",
+    encode: Encode | None = None,
+) -> dict[str, Any]:
+    """JSON values: block, decoded tokens, diversity; and `pass_at_k` where attempts come in blocks.
+
+    `select`: which k of a block's attempts count. `encode`: for `semantic_diversity`; None: left out.
+    """
+    block = scaffold.block(attempts)
+    tokens = [DecodedTokens.of_group(group) for group in groups]
+    passed = [[verdict.passed for verdict in group.verdicts or ()] for group in groups]
+    curve = blocks_curve(passed, block, select)
+    return {
+        "scaffold": name,
+        "block": block,
+        "decoded_tokens": {role: round(mean, 2) for role, mean in mean_by_role(tokens).items()},
+        "pass_per_10k": {
+            k: pass_per_10k(
+                [block_pass_at_k(each, block, int(k), select) for each in passed],
+                [each.expected(int(k), attempts, block) for each in tokens],
+            )
+            for k in curve
+        },
+        **_diversity(groups, scaffold, attempts, block, encode),
+        **({"pass_at_k": curve, "select": select} if block > 1 else {}),
+    }
+
+
+def blocks_curve(passed: Sequence[Sequence[bool]], block: int, select: Select = "first") -> dict[str, float]:
+    """Mean pass@k over problems, by k; `passed`: outcomes of each problem's attempts in order."""
+    return {
+        str(k): math.fsum(block_pass_at_k(each, block, k, select) for each in passed) / len(passed)
+        for k in block_ks(min(map(len, passed)), block)
+    }
+
+
+def majority_results(groups: Sequence[Group], votes: Sequence[Sequence[str | None] | None]) -> dict[str, Any]:
+    """`majority_at_k` by k, over the `majority_problems` that have votes. `votes` [problems][N]: what each attempt
+    answers, or its program gives; None for a problem without."""
+    known = [
+        (own, [verdict.passed for verdict in group.verdicts or ()])
+        for group, own in zip(groups, votes, strict=True)
+        if own is not None
+    ]
+    shown = ks(min(len(passed) for _, passed in known)) if known else []
+    curve = {str(k): math.fsum(maj_at_k(*pair, k) for pair in known) / len(known) for k in shown}
+    return {"majority_at_k": curve, "majority_problems": len(known)}
+
+
+def _diversity(
+    groups: Sequence[Group], scaffold: Scaffold, attempts: int, block: int, encode: Encode | None
+) -> dict[str, Any]:
+    """Of the methods of a block, or of its programs where there are no methods; independent attempts are one block."""
+    methods = [scaffold.methods(group.drafts, attempts) for group in groups]
+    known = any(own is not None for own in methods)
+    texts = [
+        [find_code(rollout.text) for rollout in group.rollouts] if own is None else [text or None for text in own]
+        for group, own in zip(groups, methods, strict=True)
+    ]
+    size = block if block > 1 else attempts
+    whole = (own[start : start + size] for own in texts for start in range(0, len(own), size))
+    # cut first: a method that a plan lacks has its place in it
+    blocks = [each for block in whole if (each := [text for text in block if text is not None])]
+    return {
+        "diversity_of": "methods" if known else "programs",
+        "surface_diversity": _mean([d for each in blocks if (d := surface_diversity(each)) is not None]),
+        "semantic_diversity": None
+        if encode is None
+        else _mean([d for each in blocks if len(each) > 1 and (d := semantic_diversity(encode(each))) is not None]),
+        "duplicates": _mean([float(_repeats(each, known)) for each in blocks]),
+        "followed": _followed(groups, methods),
+    }
+
+
+def _repeats(texts: Sequence[str], methods: bool) -> bool:
+    """Whether two are the same: methods by words alone, programs by every sign but white space."""
+    return has_duplicate(texts) if methods else len({"".join(text.split()) for text in texts}) < len(texts)
+
+
+def _followed(groups: Sequence[Group], methods: Sequence[Sequence[str | None] | None]) -> float | None:
+    """Share of attempts whose strategy, by execution, is the one that their method names, where both are known."""
+    found: list[bool] = []
+    for group, own in zip(groups, methods, strict=True):
+        for text, verdict in zip(own or (), group.verdicts or (), strict=False):
+            done = verdict.evidence.strategy if verdict.evidence else None
+            if text and (known := is_followed(text, done)) is not None:
+                found.append(known)
+    return _mean(found)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None

@@ -1,4 +1,4 @@
-"""What a person is shown of an evaluation: its measures, and those of its parts, with 95 % intervals over problems.
+"""Tables of an evaluation: measures, parts, and scaffolds side by side, with 95 % intervals over problems.
 
 for table in evaluation_tables(results, counts, metadata, "smollm2-q4"): console.print(table)
 """
@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raypoly.analysis.evaluation.evaluation_slices import Slices, slices_of
+import pyarrow as pa
+
+from raypoly.analysis.evaluation.evaluation_results import Slices, slices_of
 from raypoly.analysis.metrics.pass_at_k import STRATEGY_DRAWS, expected_distinct, pass_at_k
 from raypoly.analysis.metrics.problem_counts import Counts, ProblemCounts
 from raypoly.analysis.reports.run_table import shown_ks
 from raypoly.analysis.statistics.intervals import mean_interval, mean_text, share_interval
+from raypoly.analysis.statistics.paired_differences import PairedDifferences
 from raypoly.core.tables import ReportTable, number
 
 
 def evaluation_tables(
     results: Mapping[str, Any], counts: ProblemCounts, metadata: Mapping[str, Mapping[str, str]], model: str
 ) -> list[ReportTable]:
-    """The measures, then a table for each key that `slices_of` finds in the problems' metadata.
-
-    `counts`: by problem, of the same evaluation.
-    """
+    """The measures, then a table for each key that `slices_of` finds. `counts`: of the same evaluation."""
     columns = zip(counts.id, counts.samples, counts.correct, strict=True)
     known = {name: (samples, right) for name, samples, right in columns if right is not None}
     shown = shown_ks([results["pass_at_k"]])
@@ -53,7 +53,7 @@ def _measures(results: Mapping[str, Any], counts: ProblemCounts, model: str, sho
 
 
 def _slices(slices: Slices, known: Mapping[str, tuple[int, int]], draws: Sequence[int]) -> list[ReportTable]:
-    """Problems, and pass@k for each of `draws`, by value. `known`: samples and correct ones by problem."""
+    """Problems and pass@k for each of `draws`, by value. `known`: (samples, correct) by problem."""
 
     def row(value: str, names: Sequence[str]) -> tuple[str, ...]:
         cells = [share_interval([pass_at_k(*known[name], k) for name in names]) for k in draws]
@@ -64,7 +64,7 @@ def _slices(slices: Slices, known: Mapping[str, tuple[int, int]], draws: Sequenc
 
 
 def _share(column: Counts, counts: ProblemCounts) -> str:
-    """Of the responses of all problems that count."""
+    """Of all responses that count."""
     kept = zip(column, counts.samples, counts.correct, strict=True)
     shares = [count / size for count, size, right in kept if count is not None and right is not None]
     return mean_text(share_interval(shares)) if shares else number(None)
@@ -78,3 +78,71 @@ def _drawn(sizes: Sequence[tuple[int, ...] | None], counts: ProblemCounts) -> st
         if each is not None and right is not None
     ]
     return mean_text(mean_interval(values))
+
+
+Values = Mapping[str, float]
+
+
+def scaffold_tables(payload: Mapping[str, Any], table: pa.Table) -> list[ReportTable]:
+    """A row for each scaffold, and each one's difference from the first; none for `direct` alone.
+
+    `table`: samples of all scaffolds, in the groups' order.
+    """
+    measured = [payload, *payload.get("scaffolds", ())]
+    if "scaffold" not in payload:
+        return []
+    curves = [each["pass_at_k"] for each in measured]
+    shared = shown_ks([{k: value for k, value in curves[0].items() if all(k in curve for curve in curves)}])
+    values = [_values(table, each, shared) for each in measured]
+    tables = [_side_by_side(measured, values, shared)]
+    if len(measured) > 1:
+        tables.append(_differences(measured, values, shared))
+    return tables
+
+
+def _side_by_side(
+    measured: Sequence[Mapping[str, Any]], values: Sequence[Sequence[Values]], shared: Sequence[str]
+) -> ReportTable:
+    rows = [
+        (
+            each["scaffold"],
+            f"{each['block']:,}",
+            f"{sum(each['decoded_tokens'].values()):,.0f}",
+            *(mean_text(share_interval(list(by_problem.values()))) for by_problem in own),
+            number(each["pass_per_10k"][shared[-1]]) if shared else number(None),
+            number(each["surface_diversity"]),
+            number(each["duplicates"]),
+            number(each["followed"]),
+        )
+        for each, own in zip(measured, values, strict=True)
+    ]
+    head = (
+        *("scaffold", "block", "tokens a problem"),
+        *(f"pass@{k}" for k in shared),
+        f"pass@{shared[-1]} per 10k tokens" if shared else "per 10k tokens",
+        *("surface diversity", "duplicates", "followed"),
+    )
+    title = "in brackets the 95 % interval over problems; diversity of methods, or of programs where there are none"
+    return ReportTable(head, rows, title=title)
+
+
+def _differences(
+    measured: Sequence[Mapping[str, Any]], values: Sequence[Sequence[Values]], shared: Sequence[str]
+) -> ReportTable:
+    rows = []
+    for other, own in zip(measured[1:], values[1:], strict=True):
+        cells = []
+        for one, two in zip(own, values[0], strict=True):
+            both = [name for name in two if name in one]
+            found = PairedDifferences.of([[one[name] for name in both]], [[two[name] for name in both]]).over_problems()
+            cells.append(f"{mean_text(found.interval)}, p {found.p_value:.3f}")
+        rows.append((f"{other['scaffold']} less {measured[0]['scaffold']}", *cells))
+    return ReportTable(("difference", *(f"pass@{k}" for k in shared)), rows)
+
+
+def _values(table: pa.Table, measured: Mapping[str, Any], shared: Sequence[str]) -> list[Values]:
+    """pass@k of one scaffold for each k, without problems whose tests can't be run."""
+    counts = ProblemCounts.of(table, measured["block"], measured["scaffold"])
+    assert counts is not None, "a sample table has verdicts"
+    known, select = counts.of_known(), measured.get("select", "first")
+    return [known.pass_at_k(int(k), select) or {} for k in shared]

@@ -1,4 +1,4 @@
-"""Arms beside each other: means and ranges over seeds, and differences between runs of the same seed.
+"""Means and ranges of arms over seeds, and differences between runs of the same seed.
 
     for comparison in compare_arms(results):
         comparison.arms[0].after("8").mean
@@ -15,13 +15,12 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from raypoly.analysis.experiments.experiment_config import TRAINING
 from raypoly.analysis.experiments.run_result import RunResult, measured
 
 
 @dataclass(frozen=True)
 class SeedSpread:
-    """Some values of one measure."""
-
     mean: float
     low: float
     high: float
@@ -40,12 +39,10 @@ class SeedSpread:
 
 @dataclass(frozen=True)
 class Arm:
-    """One arm's runs."""
-
     name: str
     planned: int
     runs: Sequence[RunResult]
-    """The finished ones, in the order of the seeds."""
+    """The finished ones, by seed."""
 
     def over_seeds(self, value: Callable[[RunResult], float | None]) -> SeedSpread | None:
         return SeedSpread.of(map(value, self.runs))
@@ -56,11 +53,11 @@ class Arm:
 
 @dataclass(frozen=True)
 class Start:
-    """The common start of some arms: one policy a seed, measured on the same problems."""
+    """The common start of some arms: a policy for each seed, measured on the same problems."""
 
     arms: Sequence[str]
     runs: Sequence[RunResult]
-    """A seed each: one of those that measured it."""
+    """One for each seed, of those that measured it."""
 
     def before(self, measure: str) -> SeedSpread | None:
         return SeedSpread.of(run.before.get(measure) for run in self.runs)
@@ -68,17 +65,16 @@ class Start:
 
 @dataclass(frozen=True)
 class ArmComparison:
-    """Arms with as many steps: others are not to be compared. Or stages, which begin with each other's weights."""
+    """Arms of equal steps, or all arms where some are after others."""
 
     steps: int | None
-    """None for stages: each has its own."""
+    """None where arms are after others: each has its own."""
     arms: Sequence[Arm]
 
     @property
     def starts(self) -> Sequence[Start]:
-        """The different ones, in the order of the arms. The same policy is measured by every arm of its seed, with the
-        same samples; the first one's numbers stand for it. An arm that is after another began with what that one's row
-        says."""
+        """The different starts, in the order of the arms; an arm that is after another has none of its own."""
+        # Every arm of a seed measures the same policy with the same samples: the first one's numbers stand for it.
         starts: list[tuple[list[str], dict[int, RunResult]]] = []
         for arm in self.arms:
             for run in (run for run in arm.runs if run.begins_with is None):
@@ -93,7 +89,6 @@ class ArmComparison:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Those that a run has."""
         return measured(run for arm in self.arms for run in arm.runs)
 
     def difference(self, arm: Arm, measure: str) -> SeedSpread | None:
@@ -121,17 +116,14 @@ class ArmComparison:
 
 
 def began_alike(one: RunResult, other: RunResult) -> bool:
-    """Whether two runs of a seed began, or their chains did, with the same policy, measured on the same problems in the
-    same way."""
+    """Whether two runs of a seed, or their chains, began with the same policy, measured in the same way."""
     return why_unlike(one, other) is None
 
 
 def why_unlike(one: RunResult, other: RunResult) -> str | None:
-    """What two runs of a seed did not begin alike in; None where they did.
-
-    Keys alone do not show it: two machines make different warm starts. The digests of the weights do, and the content
-    of the problems; where a run of an earlier version has none, what both measured before they began has to agree.
-    """
+    """Why two runs of a seed are not compared; None where they began alike."""
+    # Equal keys are not enough: two machines make different warm starts. Digests tell these apart; where a run has
+    # none, both must have measured the same before training.
     if one.start != other.start:
         keys = _different_keys(one.start, other.start)
         return f"{', '.join(keys)} {'differ' if len(keys) > 1 else 'differs'}"
@@ -142,7 +134,7 @@ def why_unlike(one: RunResult, other: RunResult) -> str | None:
             return f"they {what}"
     if None not in weights:
         return None
-    if one.begins_with != other.begins_with:  # what stages measured before differs: that is their point
+    if one.begins_with != other.begins_with:  # then what they measured before differs, as it should
         return "nothing says what their chains began with: the first run of one was not measured"
     mine, theirs = ({key: value for key, value in each.before.items() if value is not None} for each in (one, other))
     if not mine or not theirs:
@@ -151,13 +143,13 @@ def why_unlike(one: RunResult, other: RunResult) -> str | None:
 
 
 def _different_keys(start: str, other: str) -> list[str]:
-    """The keys in which two starts (JSON objects; empty where unknown) differ."""
+    """Keys in which two starts (JSON objects; empty: unknown) differ."""
     mine, theirs = (json.loads(text or "{}") for text in (start, other))
     return sorted(key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key))
 
 
 def _may_join(run: RunResult, others: Mapping[int, RunResult]) -> bool:
-    """Whether the run began as these did, one a seed: as that of its own seed, or with the keys of the others."""
+    """Whether the run began as that of its own seed among `others`, or else with their keys."""
     if run.seed in others:
         return began_alike(run, others[run.seed])
     return all(run.start == other.start for other in others.values())
@@ -168,8 +160,8 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 def compare_arms(results: Sequence[RunResult]) -> list[ArmComparison]:
-    """Tables, by the arms' steps, in the order in which these appear; one table where arms are after each other."""
-    measured = [result for result in results if result.kind not in ("audit", "gate")]
+    """A comparison for each number of steps, in order of appearance; a single one where arms are after others."""
+    measured = [result for result in results if result.command in TRAINING]
     if any(result.begins_with is not None for result in measured):
         return [ArmComparison(None, _arms(measured))]
     steps = dict.fromkeys(result.steps for result in measured)

@@ -1,4 +1,4 @@
-"""`raypoly experiment`: check everything, make the warm start, train what is not finished, and write the report."""
+"""`raypoly experiment`: check, make the warm starts, run what is not finished, report."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from raypoly.analysis.experiments.experiment_config import ExperimentConfig, load_experiment
-from raypoly.analysis.experiments.experiment_folder import at_work, folder_of
-from raypoly.analysis.experiments.experiment_forecast import forecast_lines
-from raypoly.analysis.experiments.experiment_power import planned_power, power_lines
+from raypoly.analysis.experiments.experiment_forecast import forecast_lines, planned_power, power_lines
 from raypoly.analysis.experiments.other_results import take_results
-from raypoly.analysis.experiments.planned_runs import PlannedRun, check_runs, plan_runs
-from raypoly.analysis.experiments.run_queue import RunQueue
-from raypoly.analysis.experiments.training_process import TrainingExit
-from raypoly.analysis.experiments.warm_starts import warm_starts
+from raypoly.analysis.experiments.planned_runs import PlannedRun, check_runs, plan_runs, warm_starts
+from raypoly.analysis.experiments.run_queue import RunQueue, TrainingExit, at_work, folder_of
 from raypoly.analysis.reports.experiment_report import (
     FIGURE,
     RESULTS,
@@ -40,11 +36,11 @@ def run_experiment(
     say: Say = lambda text: print(text, flush=True),
     figures: Path | None = None,
 ) -> None:
-    """Train the runs that are left, and report. `also`: results.json files of other folders, with runs of this one;
-    `figures`: a folder for each panel and table as files for a paper.
+    """Make the runs that are left, and report. `also`: results.json files of other folders; `figures`: a folder for
+    each panel and table as files for a paper.
 
     Raises `UsageError` before anything starts. When all other runs are done, raises `PausedTooLong` where a judge
-    stayed away from a run, and `RaypolyError` where one failed, or an audit does not pass.
+    stayed away from a run, and `RaypolyError` where one failed, or its command found what does not pass.
     """
     experiment = load_experiment(config)
     folder = folder_of(out, experiment.name)
@@ -75,7 +71,7 @@ def show_power(
     say: Say = lambda text: print(text, flush=True),
     out: str | None = None,
 ) -> None:
-    """Say what the experiment can show, by the spread of the results.json `pilot`; start nothing."""
+    """Say what the experiment can show, by the spread in the results.json `pilot`; start nothing."""
     experiment = load_experiment(config)
     for line in power_lines(plan_runs(experiment, folder_of(out, experiment.name), given), pilot):
         say(line)
@@ -89,8 +85,7 @@ def show_forecast(
     pilot: Path | None = None,
     say: Say = lambda text: print(text, flush=True),
 ) -> None:
-    """Say what the experiment will cost on the GPU of that name, and what it can show, by the spread of the
-    results.json `pilot`; start nothing."""
+    """Say what the experiment will cost on the GPU of that name, and what it can show; start nothing."""
     experiment = load_experiment(config)
     for line in forecast_lines(plan_runs(experiment, folder_of(out, experiment.name), given), gpu, pilot):
         say(line)
@@ -131,17 +126,16 @@ def _report(
 
 
 def refusals(runs: Iterable[PlannedRun]) -> list[str]:
-    """A sentence for each audit that does not pass."""
-    audits = [(run.name, audit) for run in runs if (audit := run.audit) is not None and not audit.passes]
+    """A sentence for each result that does not pass."""
+    refused = [(run.name, found) for run in runs if (found := run.found) is not None and not found.passes]
     return [
-        f"{name} does not pass: {audit}. Nothing after it is started: go back to {audit.go_back_to}."
-        for name, audit in audits
+        f"{name} does not pass: {found.line}. Nothing after it is started: go back to {found.go_back_to}."
+        for name, found in refused
     ]
 
 
 def raise_outcome(ended: Iterable[TrainingExit], refused: Sequence[str] = ()) -> None:
-    """Raise `RaypolyError` where a run failed or stopped early, or an audit is `refused`, else `PausedTooLong` where a
-    judge stayed away."""
+    """Raise `RaypolyError` where a run failed, stopped early or is `refused`, else `PausedTooLong` where one paused."""
     names: dict[str, list[str]] = {}
     for each in ended:
         names.setdefault(each.outcome, []).append(each.run.name)

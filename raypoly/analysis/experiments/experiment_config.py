@@ -1,4 +1,4 @@
-"""An experiment's file: arms by name, each a set of keys of the config, and the seeds that every arm is run with.
+"""The file of an experiment: arms by name, each a set of keys of the config, and the seeds of every arm.
 
     arms:
       grpo: {objective.name: grpo}
@@ -15,17 +15,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictInt, ValidationError, model_validator
 
 from raypoly.core import settings
 from raypoly.core.config import Section
 from raypoly.core.errors import UsageError
-from raypoly.recipes.cppo.gates.validation import RECALL
 
 OWN = ("run.dir", "run.fresh")
 """Keys that the experiment gives to each run."""
+TRAINING = ("train", "evaluate")
+"""The commands whose runs are compared; others leave a `CommandResult`."""
+_FOLDER = re.compile(r"\$([^/]+)")
+"""`$ARM` at the beginning of a value: the folder of that arm's run."""
 
 
 def _once_each(seeds: tuple[int, ...]) -> tuple[int, ...]:
@@ -42,34 +45,36 @@ def _folders_name(name: str) -> str:
 
 _Name = Annotated[str, AfterValidator(_folders_name)]
 Seeds = Annotated[tuple[StrictInt, ...], AfterValidator(_once_each)]
-Kind = Literal["train", "evaluate", "audit", "gate"]
+_Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
 class ArmConfig(Section):
     """One arm. Beside these, keys of the config such as objective.name."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+    command: str = Field(
+        "train",
+        pattern=r"^[a-z][a-z-]*$",
+        description="The raypoly command of its runs. `evaluate` measures once, without an update; other than that "
+        "and `train` it leaves a result.json.",
+    )
+    options: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Options of such a command: `{recall: 0.9}` is --recall=0.9."
+    )
+    after: _Names = Field(
+        (),
+        description="The arms that come first, of the same seed. It begins with the weights of the first one, if it "
+        "sets no model.path.",
+    )
     steps: StrictInt | None = Field(None, ge=0, description="Short for train.steps.")
     seeds: Seeds | None = Field(None, description="This arm's own seeds. Default: the experiment's.")
-    after: str | None = Field(None, description="The arm whose weights, of the same seed, this one begins with.")
-    gate: str | None = Field(None, description="The arm of kind: gate that accepts this one's plans, of the same seed.")
-    kind: Kind = Field(
-        "train",
-        description="`evaluate` measures once, `audit` looks at plans, both without an update; `gate` trains a gate "
-        "(docs/cppo.md).",
-    )
-    recall: float = Field(RECALL, gt=0, le=1, description="A gate accepts at least this share of valid plans.")
-    tau: float | None = Field(None, ge=0, le=1, description="A gate's threshold. Default: by `recall`.")
-    plans_of: tuple[str, ...] = Field(
-        (), description="Arms whose planners' plans, of the same seed, a gate is trained on too (puzzles)."
-    )
-    held_out: str | None = Field(
-        None, description="Rows that a gate is measured on, of other problems than those of scaffold.rows."
-    )
-    least_pass: float = Field(0.0, ge=0, lt=1, description="An audit needs a larger share of tuples that passed.")
-    least_density: float = Field(
-        0.0, ge=0, lt=1, description="An audit needs a larger share of tuples that passed and were accepted."
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_is_command(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and "kind" in values:
+            raise ValueError("an arm names its command, not a kind: write command: evaluate, or another command")
+        return values
 
     @model_validator(mode="after")
     def _has_keys_of_the_config(self) -> ArmConfig:
@@ -78,29 +83,30 @@ class ArmConfig(Section):
                 raise ValueError(f"write section.key: value, such as objective.name: grpo, and not {key}: {value}")
         if self.steps is not None and "train.steps" in self.sets:
             raise ValueError("give steps or train.steps, not both")
-        if self.kind in ("evaluate", "audit") and (self.steps is not None or "train.steps" in self.sets):
-            raise ValueError(f"kind: {self.kind} has no steps, since it updates nothing")
-        if self.kind != "audit" and (self.least_pass or self.least_density):
-            raise ValueError("least_pass and least_density are of kind: audit")
-        own = (self.recall, self.tau, self.held_out, self.plans_of)
-        if self.kind != "gate" and own != (RECALL, None, None, ()):
-            raise ValueError("recall, tau, held_out and plans_of are of kind: gate")
-        if self.gate is not None and (taken := sorted(key for key in self.sets if key.startswith("gate."))):
-            raise ValueError(f"give gate or {taken[0]}, not both: each says which gate accepts plans")
-        return self._begins_once()
-
-    def _begins_once(self) -> ArmConfig:
-        if self.after is not None and "model.path" in self.sets:
-            raise ValueError("give after or model.path, not both: each says what it begins with")
-        if self.after is None and self.kind == "audit":
-            raise ValueError("kind: audit looks at another arm's weights: say after")
+        if self.command == "evaluate" and (self.steps is not None or "train.steps" in self.sets):
+            raise ValueError("command: evaluate has no steps, since it updates nothing")
+        if self.is_training and self.options:
+            raise ValueError(f"options are of other commands than {self.command}, which takes keys of the config")
+        for key, others in self.folders.items():
+            if strange := next((other for other in others if other not in self.after), None):
+                raise ValueError(f"{key} names the folder of {strange}: name that arm in after, too")
         return self
 
     @property
-    def needs(self) -> Sequence[tuple[str, str]]:
-        """The arms that it needs, each behind its key."""
-        named = [("after", self.after), ("gate", self.gate), *(("plans_of", other) for other in self.plans_of)]
-        return [(how, other) for how, other in named if other is not None]
+    def is_training(self) -> bool:
+        """Whether its runs are trained, or measured: an arm of the tables."""
+        return self.command in TRAINING
+
+    @property
+    def words(self) -> Sequence[str]:
+        """Its command with the options."""
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in self.options.items()]
+        return ["train" if self.is_training else self.command, *options]
+
+    @property
+    def begins_with(self) -> str | None:
+        """The arm whose weights it begins with."""
+        return None if "model.path" in self.sets else next(iter(self.after), None)
 
     @property
     def sets(self) -> Mapping[str, Any]:
@@ -108,12 +114,32 @@ class ArmConfig(Section):
         return self.model_extra or {}
 
     @property
-    def overrides(self) -> Iterator[str]:
-        """The same as words of a command line."""
+    def folders(self) -> Mapping[str, Sequence[str]]:
+        """By key, the arms whose folders its value names (`$ARM/...`)."""
+        named = {key: [_FOLDER.match(each) for each in _texts(value)] for key, value in self.sets.items()}
+        found = {key: [match[1] for match in matches if match] for key, matches in named.items()}
+        return {key: others for key, others in found.items() if others}
+
+    def overrides(self, folders: Mapping[str, Path]) -> Iterator[str]:
+        """Its keys as words of a command line; `$ARM` is replaced where `folders` has the arm."""
+
+        def placed(value: str) -> str:
+            return _FOLDER.sub(lambda match: str(folders.get(match[1], match[0])), value, 1)
+
         for key, value in self.sets.items():
+            if key in self.folders:
+                value = placed(value) if isinstance(value, str) else [placed(each) for each in value]
             yield f"{key}={_text(key, value)}"
         if self.steps is not None:
             yield f"train.steps={self.steps}"
+
+    @property
+    def follows(self) -> Sequence[str]:
+        """Words that follow from its command, which nothing given beside may change."""
+        still = ("train.steps=0", "train.schedule=constant")
+        if self.is_training:
+            return (*still, "evaluate.every=1") if self.command == "evaluate" else ()
+        return (*(still if self.steps == 0 else ()), "evaluate.every=0")
 
 
 class ExperimentConfig(Section):
@@ -132,25 +158,17 @@ class ExperimentConfig(Section):
         for name, arm in self.arms.items():
             if taken := sorted({*OWN, *self.seed_keys} & set(arm.sets)):
                 raise ValueError(f"arm {name} sets {taken[0]}, which the experiment gives to each run")
-        for name in self.arms:
             _folders_name(name)
         return self
 
     @model_validator(mode="after")
-    def _every_arm_begins_with_another(self) -> ExperimentConfig:
+    def _every_arm_has_those_before_it(self) -> ExperimentConfig:
         for name, arm in self.arms.items():
-            for how, other in arm.needs:
+            for other in arm.after:
                 if other not in self.arms:
-                    says = f"is after {other}" if how == "after" else f"has {how}: {other}"
-                    raise ValueError(f"arm {name} {says}, which is none of {', '.join(self.arms)}")
-                if how == "gate" and self.arms[other].kind != "gate":
-                    raise ValueError(f"arm {name} has gate: {other}, which is no arm of kind: gate")
-                if how == "plans_of" and self.arms[other].kind != "train":
-                    raise ValueError(f"arm {name} has plans_of: {other}, which is no arm of kind: train")
+                    raise ValueError(f"arm {name} is after {other}, which is none of {', '.join(self.arms)}")
                 if missing := [seed for seed in self.seeds_of(name) if seed not in self.seeds_of(other)]:
-                    whose = {"after": "weights it begins with", "gate": "gate accepts its plans"}
-                    says = whose.get(how, "plans it is trained on")
-                    raise ValueError(f"arm {name} has seed {missing[0]}, and {other}, whose {says}, has not")
+                    raise ValueError(f"arm {name} has seed {missing[0]}, and {other}, which it is after, has not")
         try:
             _ = self.in_order
         except CycleError as error:
@@ -159,9 +177,8 @@ class ExperimentConfig(Section):
 
     @property
     def in_order(self) -> Sequence[str]:
-        """The arms, each behind those that it needs."""
-        before = {name: [other for _, other in arm.needs] for name, arm in self.arms.items()}
-        return list(TopologicalSorter(before).static_order())
+        """The arms, each behind those that it is after."""
+        return list(TopologicalSorter({name: arm.after for name, arm in self.arms.items()}).static_order())
 
     def seeds_of(self, arm: str) -> Sequence[int]:
         return self.arms[arm].seeds or self.seeds
@@ -173,6 +190,8 @@ def load_experiment(path: str | Path) -> ExperimentConfig:
     values = settings.read_yaml(file)
     if not isinstance(values, dict):
         raise UsageError(f"The experiment {file} must hold keys such as `arms:` and `seeds:`.")
+    if "stages" in values:
+        raise UsageError(f"The experiment {file} has stages: write them as arms, each with after: the arms before it.")
     if not values.get("arms"):
         raise UsageError(
             f"The experiment {file} has no arms: write arms, such as `arms: {{grpo: {{objective.name: grpo}}}}`."
@@ -191,8 +210,12 @@ def _sentence(error: Mapping[str, Any], file: Path) -> str:
     return f"{where or 'The experiment'} (in {file}): {message[:1].lower()}{message[1:]}."
 
 
+def _texts(value: Any) -> list[str]:
+    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]
+
+
 def _text(key: str, value: Any) -> str:
-    """A value as an override has it: one that the command line reads back as the same."""
+    """A value as an override has it: the command line reads it back as the same."""
     if not isinstance(value, str):
         return json.dumps(value)
     try:

@@ -1,6 +1,7 @@
-"""What an experiment will cost, and what it can show, before anything starts.
+"""Cost and power of an experiment before it starts, and the power of a finished table.
 
 for line in forecast_lines(runs, gpu="h200"): print(line)
+for line in power_lines(runs, pilot): print(line)
 """
 
 from __future__ import annotations
@@ -9,24 +10,36 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import get_args
 
-from raypoly.analysis.experiments.experiment_power import planned_problems, power_lines
+from raypoly import data as problems
+from raypoly.analysis.experiments.arm_comparison import compare_arms
+from raypoly.analysis.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
 from raypoly.analysis.experiments.other_results import read_results
 from raypoly.analysis.experiments.planned_runs import PlannedRun
-from raypoly.analysis.experiments.run_result import RunResult
+from raypoly.analysis.experiments.run_result import STRATEGIES, RunResult
+from raypoly.analysis.statistics.power import (
+    TYPICAL,
+    DifferenceSpread,
+    ExperimentSize,
+    Planned,
+    fewest,
+    power,
+    smallest_difference,
+)
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
-from raypoly.core.tables import ReportTable
+from raypoly.core.tables import DASH, ReportTable
+from raypoly.data.problem_set import count_with_tests
 from raypoly.planning.cost import forecast_judge
 from raypoly.planning.free_resources import this_machine
 from raypoly.planning.gpus import Device, choose_device, gpu_to_plan, layout_of
-from raypoly.recipes.cppo.gates.audit import AUDITED
 from raypoly.strategies.judge.judge_usage import dollars
 
 
 def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None, pilot: Path | None = None) -> Iterator[str]:
-    """A row an arm, the sum, and the power; for the GPU of that name, or by `gpu_to_plan`. Raises `UsageError` where
-    the GPU is unknown, or the results.json `pilot` can't be used."""
+    """A row for each arm, the sum, and the power, on the GPU of that name (default: `gpu_to_plan`). Raises `UsageError`
+    where the GPU is unknown, or the results.json `pilot` can't be used."""
     said: list[str] = []
     gpu = gpu_to_plan(gpu, [run.checked_config for run in runs], said.append)
     yield from said
@@ -50,10 +63,8 @@ def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None, pilot: Path | No
 
 
 class _ArmCost:
-    """Of one arm's runs."""
-
     def __init__(self, runs: Sequence[PlannedRun], device: Device, pilot: Sequence[RunResult]) -> None:
-        self.kind, self.config, self.count = runs[0].kind, _as_steps(runs[0]), len(runs)
+        self.arm, self.config, self.count = runs[0].arm_config, _counted_config(runs[0]), len(runs)
         self.counts, self.notes = planned_problems(self.config)
         own = [run for run in pilot if run.arm == runs[0].arm] or pilot
         steps = [run.step_seconds for run in own if run.step_seconds is not None]
@@ -68,10 +79,11 @@ class _ArmCost:
     @property
     def size(self) -> str:
         tested = f"{self.counts.get('test', 0)} problems x {self.config.evaluate.samples} samples"
-        if self.kind == "evaluate":
+        if self.arm.command == "evaluate":
             return f"Tested once on {tested}."
-        if self.kind == "audit":
-            return f"An audit of {AUDITED} problems, counted as {self.config.train.steps} steps."
+        if _PROBLEMS in self.arm.options:
+            asked = f"{self.arm.command} of {self.arm.options[_PROBLEMS]} problems"
+            return f"{asked}, counted as {self.config.train.steps} steps."
         measured = f"tested before and after on {tested}" if self.config.evaluate.every else "not tested"
         return f"{self.config.train.steps} steps; {measured}."
 
@@ -79,13 +91,13 @@ class _ArmCost:
         return (arm, str(self.count), _hours(self.hours), _usd(self.usd))
 
 
-def _as_steps(run: PlannedRun) -> Config:
-    """The config by which its cost is counted. That of an audit has steps over as many problems: too much, since it
-    updates nothing."""
-    config = run.checked_config
-    if run.kind != "audit":
+def _counted_config(run: PlannedRun) -> Config:
+    """The config by which its cost is counted: a command of so many problems as that many problems' steps, which is
+    too much where it updates nothing."""
+    config, asked = run.checked_config, run.arm_config.options.get(_PROBLEMS)
+    if not isinstance(asked, int):
         return config
-    steps = math.ceil(AUDITED / config.train.prompts_per_step)
+    steps = math.ceil(asked / config.train.prompts_per_step)
     return config.model_copy(update={"train": config.train.model_copy(update={"steps": steps})})
 
 
@@ -103,3 +115,144 @@ def _hours(hours: float | None) -> str:
 
 def _usd(usd: float | None) -> str:
     return "unknown" if usd is None else dollars(usd) if usd else "without cost"
+
+
+_ASKED = (0.02, 0.05, 0.1)
+"""Differences that a user may hope for."""
+_ANY = "any share"
+_PROBLEMS = "problems"
+"""The option of an arm's command that says how many problems it samples."""
+_NEEDED: tuple[Planned, ...] = get_args(Planned)
+
+
+def power_sentence(measured: Sequence[MeasuredDifference]) -> str:
+    """What a table of these differences finds in its first measure, by the arm whose difference spreads most."""
+    own = [each for each in measured if each.reference != BEFORE] or list(measured)
+    first = [each for each in own if each.measure == own[0].measure]
+    sizes = [(_size_of(each), _spread_of(each)) for each in first]
+    if all(size.problems == 1 for size, _ in sizes):
+        return "One problem does not show how differences spread, so what such an experiment finds is not known."
+    size, spread = max(sizes, key=lambda it: smallest_difference(*it))
+    least = smallest_difference(size, spread)
+    return (
+        f"An experiment of {_sized(size)} whose differences spread as these finds one of {least:.2f} in "
+        f"{_named(first[0].measure)} in 80 % of cases, and smaller ones less often."
+    )
+
+
+def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]:
+    """The smallest difference that these runs find, and how many problems, seeds or samples would find others.
+
+    By the spread in the results.json `pilot`, else by `TYPICAL`. Raises `UsageError` where the pilot can't be read or
+    has no pairs.
+    """
+    size = planned_size(runs)
+    spreads, seeds = ({_ANY: TYPICAL}, 0) if pilot is None else _spreads(pilot, size)
+    yield f"{_sized(size)}, {size.samples} samples a problem; 95 % intervals, found in 80 % of cases."
+    rows = [row for measure, spread in spreads.items() for row in _rows(measure, size, spread)]
+    yield "\n".join(ReportTable(("measure", "difference", "found in", *_NEEDED), rows).columns(17, 12))
+    yield "Last columns: so many problems, or seeds, or samples, all else as planned,"
+    yield "find it in 80 %; - where none do."
+    if pilot is None:
+        yield (
+            f"Assumed: differences spread by {TYPICAL.problems:g} over problems, {TYPICAL.seeds:g} over seeds, "
+            f"{TYPICAL.rest:g} over both,\nand {TYPICAL.samples:g} with one sample a problem.\n"
+            "`--pilot results.json` takes them from an experiment of two arms or more."
+        )
+    if any(spread.samples is None for spread in spreads.values()):
+        yield "What few samples add is not known of strategies and of attempts drawn jointly."
+    if seeds == 1 and size.seeds > 1:
+        yield f"The pilot has pairs of one seed. Assumed: differences spread by {TYPICAL.seeds:g} over seeds."
+
+
+def planned_power(runs: Sequence[PlannedRun]) -> str:
+    """What the first arm's difference from the next can show, in a sentence."""
+    try:
+        size = planned_size(runs)
+    except UsageError as error:  # training goes on without: it has validation, or measures later
+        return str(error)
+    least = smallest_difference(size, TYPICAL)
+    return f"{_sized(size)} find a difference of {least:.2f} in 80 % of cases, if it spreads as usual (--power)."
+
+
+def planned_size(runs: Sequence[PlannedRun]) -> ExperimentSize:
+    """Common seeds and test problems of the first two arms. Raises `UsageError` where there are none."""
+    arms = list(dict.fromkeys(run.arm for run in runs if run.arm_config.is_training))[:2]
+    of_arms = [[run for run in runs if run.arm == arm] for arm in arms]
+    seeds = set.intersection(*({run.seed for run in each} for each in of_arms)) if of_arms else set()
+    if not seeds:
+        raise UsageError(f"No difference can be measured: {' and '.join(arms) or 'these runs'} have no seed in common.")
+    tested = planned_problems(runs[0].config)[0].get("test", 0)
+    if not tested:
+        raise UsageError("These runs have no test problems (problems.test), so no difference can be measured.")
+    same = _same_problems([run.config for run in of_arms[0] if run.seed in seeds])
+    return ExperimentSize(tested, len(seeds), runs[0].config.evaluate.samples, same)
+
+
+def _same_problems(configs: Sequence[Config]) -> bool:
+    """Whether all are tested on the same problems; where these can't be read yet, by their keys."""
+    if all(config.problems == configs[0].problems for config in configs):
+        return True
+    try:
+        one, other = (problems.build_problem_set(config.problems).splits.get("test", ()) for config in configs[:2])
+    except UsageError:
+        return False
+    return {problem.id for problem in one} == {problem.id for problem in other}
+
+
+def planned_problems(config: Config) -> tuple[dict[str, int], list[str]]:
+    """Problems with tests by split, and notes on what is assumed where they can't be read yet."""
+    try:
+        return count_with_tests(problems.build_problem_set(config.problems)), []
+    except UsageError as error:
+        assumed = {"validation": config.problems.validation, "test": config.problems.test}
+        said = f"problems.validation={assumed['validation']} and problems.test={assumed['test']} are counted instead."
+        return assumed, [f"{error} Until they are there, {said}"]
+
+
+def _rows(measure: str, size: ExperimentSize, spread: DifferenceSpread) -> Iterator[tuple[str, ...]]:
+    yield _named(measure), f"{smallest_difference(size, spread):.3f}", "80 %"
+    least = {"samples": int(measure) if measure.isdecimal() else 1}  # pass@k needs k
+    for asked in _ASKED:
+        known = [what for what in _NEEDED if what != "samples" or spread.samples is not None]
+        needed = {what: count for what in known if (count := fewest(asked, what, size, spread)) is not None}
+        cells = [f"{max(needed[what], least.get(what, 1)):,}" if what in needed else DASH for what in _NEEDED]
+        yield "", f"{asked:g}", f"{100 * power(asked, size, spread):.0f} %", *cells
+
+
+def _spreads(pilot: Path, size: ExperimentSize) -> tuple[dict[str, DifferenceSpread], int]:
+    """By measure the spread with which an experiment of this `size` finds least; and the fewest seeds of an arm."""
+    measured = [
+        each
+        for comparison in compare_arms(read_results(pilot, "--pilot"))
+        for each in measure_differences(comparison)
+        if each.reference != BEFORE
+    ]
+    found = {}
+    for measure in dict.fromkeys(each.measure for each in measured):
+        spreads = [_spread_of(each) for each in measured if each.measure == measure]
+        if spreads:
+            found[measure] = max(spreads, key=lambda spread: smallest_difference(size, spread))
+    if not found:
+        raise UsageError(f"--pilot {pilot} has no two arms with numbers by problem and the same start and seed.")
+    return found, min(len(each.paired.by_seed) for each in measured)
+
+
+def _named(measure: str) -> str:
+    return {STRATEGIES: "strategies in 8", _ANY: _ANY}.get(measure, f"pass@{measure}")
+
+
+def _size_of(each: MeasuredDifference) -> ExperimentSize:
+    rows = each.paired.by_seed
+    return ExperimentSize(round(sum(map(len, rows)) / len(rows)), len(rows), each.samples, each.paired.crossed)
+
+
+def _spread_of(each: MeasuredDifference) -> DifferenceSpread:
+    return DifferenceSpread.of(each.paired, each.samples, each.sampling)
+
+
+def _sized(size: ExperimentSize) -> str:
+    counted = f"{size.problems} problem{'s' * (size.problems > 1)}"
+    if size.seeds > 1 and not size.crossed:
+        return f"{size.seeds} seeds with {counted} of their own each"
+    return f"{counted} and {size.seeds} seed{'s' * (size.seeds > 1)}"

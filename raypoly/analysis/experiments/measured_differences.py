@@ -1,74 +1,75 @@
-"""The differences of a table: of each arm from the first one and from where it began, with what they show.
+"""Measures by problem, and each arm's tested differences from the first arm and from where it began.
 
+    problem_values(run.problems_after, "8")                    # {"puzzle-3": 0.75, ...}
     for each in measure_differences(comparison):
         each.tested.interval, each.tested.p_value, each.holm
 
-A difference is measured where both sides have numbers by problem and are of the same problems. Problems whose tests
-could not be run on one side are left out of it, and where all seeds have the same problems, out of every seed.
+A difference needs numbers by problem on both sides, of the same problems. Problems whose tests could not be run on one
+side are left out, and where all seeds have the same problems, out of every seed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import stats
 
 from raypoly.analysis.experiments.arm_comparison import Arm, ArmComparison
-from raypoly.analysis.experiments.problem_values import problem_values, sampling_variance, strata_of
-from raypoly.analysis.experiments.run_result import EvaluationNumbers, measure_name
-from raypoly.analysis.statistics.many_tests import holm
+from raypoly.analysis.experiments.run_result import STRATEGIES, EvaluationNumbers, RunResult, measure_name
+from raypoly.analysis.metrics.pass_at_k import STRATEGY_DRAWS, expected_distinct, pass_at_k
+from raypoly.analysis.metrics.problem_counts import ProblemCounts
+from raypoly.analysis.statistics.intervals import ConfidenceInterval, mean_interval, share_interval
 from raypoly.analysis.statistics.paired_differences import PairedDifferences, TestedDifference
+from raypoly.analysis.statistics.significance import holm
 
 BEFORE = None
-"""The reference that stands for where each run began: no name, so that an arm may be called anything."""
+"""As a reference: where each run began. No name, so that an arm may have any."""
 
 
 @dataclass(frozen=True)
 class MeasuredDifference:
-    """One arm's difference from a reference in one measure."""
-
     arm: str
     reference: str | None
     """The first arm's name, or `BEFORE`."""
     measure: str
     paired: PairedDifferences
     these_seeds: TestedDifference
-    """Over problems, of the runs that there are."""
+    """Over problems."""
     all_seeds: TestedDifference | None
-    """Over seeds and problems together; None for one seed."""
+    """Over seeds and problems; None for one seed."""
     evaluations: Sequence[tuple[EvaluationNumbers | None, ...]] = ()
-    """The two of each pair."""
+    """Of each pair."""
     shared: float = 0.0
-    """Where seeds have problems of their own, the share of these that several seeds have."""
+    """Share of problems that several seeds have, where not all seeds have the same."""
     left_out: frozenset[str] = frozenset()
-    """The problems whose tests could not be run in one of the runs."""
+    """Problems whose tests could not be run in one of the runs."""
     holm: float = 1.0
-    """The p-value of `tested` for many tests, adjusted for all differences of the table (Holm 1979)."""
+    """p of `tested`, adjusted for all differences of the table."""
 
     @property
     def samples(self) -> int:
-        """Of each problem; the fewest where runs differ."""
+        """Of each problem; the fewest of any."""
         sides = [each for pair in self.evaluations for each in pair]
         return min(count for each in sides if each and each.problems for count in each.problems.samples)
 
     @property
     def sampling(self) -> float | None:
-        """The variance of a problem's difference, of one seed, that comes of drawing no more samples; None where it is
-        not known. Only power asks for it."""
+        """Variance of one seed's difference at a problem from drawing few samples; None: unknown."""
         moved = [sampling_variance(each, self.measure) for pair in self.evaluations for each in pair]
         known = [each for each in moved if each is not None]
         return 2 * float(np.mean(known)) if known and len(known) == len(moved) else None
 
     @property
     def tested(self) -> TestedDifference:
-        """What may be claimed: over seeds and problems, or of one seed over problems alone."""
+        """What may be claimed: over seeds and problems; of one seed, over problems."""
         return self.all_seeds or self.these_seeds
 
 
 def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
-    """All that can be measured, adjusted for each other."""
+    """All that can be measured, Holm's p among them."""
     found = list(_differences(comparison))
     p_values = {(each.arm, each.reference, each.measure): each.tested.family_p_value for each in found}
     adjusted = holm(p_values)
@@ -76,7 +77,7 @@ def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
 
 
 def without_difference(comparison: ArmComparison, measured: Sequence[MeasuredDifference]) -> list[str]:
-    """Sentences on arms that have pairs with a reference, and no measured difference from it."""
+    """Sentences on arms with pairs that have no measured difference."""
     known = {(each.arm, each.reference, each.measure) for each in measured}
     lacking: dict[tuple[str, str | None], list[str]] = {}
     for arm, reference, measure in _comparable(comparison):
@@ -90,7 +91,6 @@ def without_difference(comparison: ArmComparison, measured: Sequence[MeasuredDif
 
 
 def reference_words(reference: str | None) -> str:
-    """What a reference is called in a table."""
     return "where each run began" if reference is BEFORE else reference
 
 
@@ -107,7 +107,6 @@ def _comparable(comparison: ArmComparison) -> Iterator[tuple[str, str | None, st
 
 
 def _trained(comparison: ArmComparison) -> list[Arm]:
-    """The arms that were measured before and after."""
     return [arm for arm in comparison.arms if any(run.steps for run in arm.runs)]
 
 
@@ -158,13 +157,92 @@ def _measured(
 
 
 def _problems(numbers: EvaluationNumbers | None) -> set[str]:
-    """The ids of those that were asked, also where their tests could not be run."""
+    """Ids of all problems, also of those whose tests could not be run."""
     return set(numbers.problems.id) if numbers is not None and numbers.problems is not None else set()
 
 
 def _strata(evaluations: Sequence[EvaluationNumbers | None], names: Sequence[Sequence[str]]) -> list[list[str]] | None:
-    """Of each seed's problems, in the order of `names`; None where one is not known."""
+    """[seeds][problems] in the order of `names`; None where one is not known."""
     found = [strata_of(each) for each in evaluations]
     if not all(found):
         return None
     return [[part[name] for name in order] for part, order in zip(found, names, strict=True) if part]
+
+
+Values = Mapping[str, float]
+"""By problem id."""
+
+
+def problem_values(numbers: EvaluationNumbers | None, measure: str) -> Values | None:
+    """The measure, a key of `RunResult.after`, of each problem whose tests could be run; their mean is the run's.
+
+    None where there is none, or one is unknown.
+    """
+    counts = _known(numbers)
+    if counts is None or numbers is None:
+        return None
+    if measure != STRATEGIES:
+        return counts.pass_at_k(int(measure), numbers.select)
+    found: dict[str, float] = {}
+    for name, samples, sizes in zip(counts.id, counts.samples, counts.strategies, strict=True):
+        if sizes is None or samples < STRATEGY_DRAWS:
+            return None
+        found[name] = expected_distinct(samples, sizes, STRATEGY_DRAWS)
+    return found
+
+
+def sampling_variance(numbers: EvaluationNumbers | None, measure: str) -> float | None:
+    """Variance of a problem's measure over draws of samples, the mean over problems.
+
+    Takes a problem's share of right samples for its chance. None of strategies and of attempts drawn jointly.
+    """
+    counts = _known(numbers)
+    if measure == STRATEGIES or counts is None or any(counts.blocks) or problem_values(numbers, measure) is None:
+        return None
+    values = {n: np.array([pass_at_k(n, hits, int(measure)) for hits in range(n + 1)]) for n in set(counts.samples)}
+    found = []
+    for samples, correct in zip(counts.samples, counts.correct, strict=True):
+        chances = stats.binom.pmf(np.arange(samples + 1), samples, (correct or 0) / samples)
+        found.append(float(chances @ values[samples] ** 2 - (chances @ values[samples]) ** 2))
+    return float(np.mean(found))
+
+
+def _known(numbers: EvaluationNumbers | None) -> ProblemCounts | None:
+    """Problems whose tests could be run; None where there is none."""
+    if numbers is None or numbers.problems is None:
+        return None
+    counts = numbers.problems.of_known()
+    return counts if counts.id else None
+
+
+def interval_after(runs: Sequence[RunResult], measure: str) -> ConfidenceInterval | None:
+    """Of the mean over runs, over problems; None where a run's values are unknown."""
+    return _interval([run.problems_after for run in runs], measure)
+
+
+def interval_before(runs: Sequence[RunResult], measure: str) -> ConfidenceInterval | None:
+    """As `interval_after`, where the runs began."""
+    return _interval([run.problems_before for run in runs], measure)
+
+
+def _interval(numbers: Sequence[EvaluationNumbers | None], measure: str) -> ConfidenceInterval | None:
+    rows = [problem_values(each, measure) for each in numbers]
+    known = [row for row in rows if row is not None]
+    if not known or len(known) < len(rows):
+        return None
+    values = np.array([value for row in known for value in row.values()])
+    names = [name for row in known for name in row]
+    found = [strata_of(each) for each in numbers]
+    strata = [part[name] for part, row in zip(found, known, strict=True) if part for name in row]
+    kept = strata if len(strata) == len(names) else None
+    interval = mean_interval if measure == STRATEGIES else share_interval
+    return interval(values, clusters=names, strata=kept)
+
+
+def strata_of(numbers: EvaluationNumbers | None) -> Mapping[str, str] | None:
+    """By problem id, the part in a fixed share that it was drawn from; None where there is one part, or unknown."""
+    if numbers is None or numbers.problems is None:
+        return None
+    counts = numbers.problems
+    parts = {name: part for name, part in zip(counts.id, counts.stratum, strict=False) if part is not None}
+    return parts if len(parts) == len(counts.id) and len(set(parts.values())) > 1 else None

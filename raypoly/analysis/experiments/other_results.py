@@ -1,8 +1,8 @@
-"""Runs that were trained in another folder or on another machine, by the results.json that was left there.
+"""Results of runs made in another folder or on another machine, from the results.json there.
 
-    runs, at_once = with_results(runs, [Path("docs/results-objectives.json")], print)
+    runs, at_once = take_results(runs, [Path("docs/results-objectives.json")], print)
 
-A run is taken where it began with the same config file and the same keys; what it came to is not measured again.
+A run is taken if its config file and keys are the same; nothing is measured again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from raypoly.analysis.experiments.measured_differences import problem_values
 from raypoly.analysis.experiments.planned_runs import PlannedRun
-from raypoly.analysis.experiments.problem_values import problem_values
 from raypoly.analysis.experiments.run_result import EvaluationNumbers, Measures, RunResult, measure_name
 from raypoly.core.errors import UsageError
 
@@ -27,8 +27,6 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class _File:
-    """The parts of a results.json that are read."""
-
     config: str | None
     at_once: int
     runs: list[dict[str, Any]]
@@ -37,8 +35,9 @@ class _File:
 def take_results(
     runs: Sequence[PlannedRun], files: Sequence[Path], say: Callable[[str], None]
 ) -> tuple[list[PlannedRun], int]:
-    """The runs, those that a file has finished and this folder has not with the file's result; and the most runs that
-    went on at once anywhere. Raises `UsageError` where a file can't be read.
+    """(runs, most runs at once anywhere). A run that a file has finished, and this folder has not, gets its result.
+
+    Raises `UsageError` where a file can't be read.
     """
     found: dict[tuple[str | None, tuple[str, ...]], RunResult] = {}
     at_once = 1
@@ -62,15 +61,13 @@ def take_results(
 
 
 def _before(run: PlannedRun) -> Iterator[PlannedRun]:
-    """The runs of its chain that come before it."""
     for before in run.before:
         yield before
         yield from _before(before)
 
 
 def read_results(file: Path, option: str) -> list[RunResult]:
-    """All runs of a results.json that the command was given by `option`. Raises `UsageError` where it can't be read or
-    holds a run twice."""
+    """All runs of a results.json, given by `option`. Raises `UsageError` where it can't be read or has a run twice."""
     found = [_result(f"{option} {file}", values)[1] for values in _read(file, option).runs]
     for (arm, seed, steps), count in Counter((each.arm, each.seed, each.steps) for each in found).items():
         if count > 1:
@@ -107,7 +104,7 @@ def _result(where: str, values: dict[str, Any]) -> tuple[tuple[str, ...], RunRes
 
 
 def _check_measures(measures: Measures, numbers: EvaluationNumbers | None) -> None:
-    """Raise `ValueError` where a measure is no number, or another one than the numbers by problem say."""
+    """Raise `ValueError` where a measure is no number, or not that of the numbers by problem."""
     for measure, value in measures.items():
         if value is None:
             continue

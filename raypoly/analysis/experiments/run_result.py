@@ -1,4 +1,4 @@
-"""A run's result, read from its files; a number that was not measured is unknown.
+"""The result of a run, read from its files.
 
 result = run.result                                   # of a `PlannedRun`
 result.after["8"]; result.after["strategies"]; result.step_seconds
@@ -10,15 +10,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from raypoly.analysis.experiments.scaffold_costs import ScaffoldCosts
-from raypoly.analysis.metrics.block_pass_at_k import Select
+from raypoly.analysis.experiments.command_result import CommandResult
+from raypoly.analysis.metrics.pass_at_k import Select
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.analysis.reports.run_table import first_and_last, shown_ks
 from raypoly.core.errors import CorruptData, StorageError, UsageError
 from raypoly.core.tables import number
-from raypoly.recipes.cppo.gates.audit import PlanAudit
 from raypoly.run.plateau import has_ended
 from raypoly.run.run_files import RunFiles
 from raypoly.run.run_identity import CONFIG_KEY
@@ -32,29 +31,60 @@ SIDE_MEASURES = {
     "grad_norm": "norm of the gradient",
     "advantage_variance": "variance of advantages",
 }
-"""Columns of metrics.jsonl that say how rollouts and updates changed, and their names in a table."""
+"""Columns of metrics.jsonl, and their names in a table."""
 _CURVES = ("reward", "strategies_correct", "strategies_correct_judged", *SIDE_MEASURES)
-"""Columns of metrics.jsonl that are kept over the steps."""
 
 Measures = Mapping[str, float | None]
-"""pass@k by k, and under `STRATEGIES` the expected distinct correct strategies in 8 draws."""
+"""pass@k by k, and `STRATEGIES`: expected distinct correct strategies in 8 draws."""
+
+
+@dataclass(frozen=True)
+class ScaffoldCosts:
+    """Means over problems of an evaluation's own scaffold; None: unknown."""
+
+    scaffold: str
+    tokens: float
+    """Of all roles."""
+    pass_per_10k: Mapping[str, float]
+    """pass@k for each 10,000 tokens that k attempts take, by k."""
+    duplicates: float | None = None
+    """Share of blocks in which two methods (or programs) are the same."""
+    followed: float | None = None
+    """Share of attempts that did what their method says."""
+    surface_diversity: float | None = None
+
+    @classmethod
+    def of(cls, evaluation: Mapping[str, Any] | None, problems: ProblemCounts | None) -> Self | None:
+        """From an evaluation's results; by `direct`, which leaves no tokens there, from the counts by problem."""
+        if evaluation is None:
+            return None
+        if "scaffold" in evaluation:
+            names = ("duplicates", "followed", "surface_diversity")
+            tokens = math.fsum(evaluation["decoded_tokens"].values())
+            own = {name: evaluation.get(name) for name in names}
+            return cls(evaluation["scaffold"], tokens, evaluation["pass_per_10k"], **own)
+        spent = problems.of_known().response_tokens if problems else ()
+        if not spent or None in spent:
+            return None
+        tokens = math.fsum(count or 0 for count in spent) / len(spent)
+        curve, samples = evaluation["pass_at_k"], evaluation["samples"]
+        return cls("direct", tokens, {k: 1e4 * share * samples / (int(k) * tokens) for k, share in curve.items()})
 
 
 @dataclass(frozen=True)
 class EvaluationNumbers:
-    """One evaluation by problem, and what was measured; None is unknown."""
+    """One evaluation by problem; None is unknown."""
 
     step: int
     split: str
     problem_set: str | None
-    """The content hash of the problem set."""
+    """Content hash of the problem set."""
     weights: str | None
-    """The digest of the weights, as in metrics.jsonl."""
+    """Digest of the weights, as in metrics.jsonl."""
     raypoly: str | None
     """The version that measured."""
     problems: ProblemCounts | None
     select: Select = "first"
-    """Which attempts of a block count in pass@k for k below the block."""
 
 
 @dataclass(frozen=True)
@@ -65,55 +95,49 @@ class RunResult:
     seed: int
     start: str
     steps: int
-    """Steps that are asked for."""
+    """Asked for."""
     done: int
-    """Steps that are done; fewer than `steps` where the run is not finished."""
     finished: bool
     trouble: str
-    """Why its files can't be read; empty where they can."""
+    """Why its files can't be read."""
     before: Measures
     after: Measures
-    """On the test split; empty where that was not measured. The same ones for a run of no steps."""
+    """On test; empty if not measured. Equal for a run without steps."""
     curves: Mapping[str, Sequence[tuple[int, float]]]
-    """(step, value) of each of CURVES."""
+    """(step, value)."""
     step_seconds: float | None
-    """Mean over its steps."""
+    """Mean."""
     training_seconds: float
     evaluation_seconds: float
-    """Both are without start, end and pauses, so an interruption does not change them."""
+    """Both without start, end and pauses."""
     problems_before: EvaluationNumbers | None = None
     problems_after: EvaluationNumbers | None = None
-    """By problem, of the evaluations in `before` and `after`; None where unknown."""
-    kind: str = "train"
+    """By problem; None: unknown."""
+    command: str = "train"
     begins_with: str | None = None
     """The arm whose weights it began with."""
     root_weights: str | None = None
-    """The digest of the weights that its chain began with; None where unknown, and for a run that is after none."""
-    audit: PlanAudit | None = None
-    """What a run that audits found."""
-    gate: Mapping[str, float] | None = None
-    """How good the gate is that a run trained, on held-out plans, and its `tau`; None until it is accepted."""
+    """Digest of the weights that its chain began with; None: unknown, or no chain."""
+    found: CommandResult | None = None
+    """What a command found that is no training."""
     costs: ScaffoldCosts | None = None
-    """Of the evaluation in `after`."""
 
     @property
     def first_weights(self) -> str | None:
-        """The digest of the weights that it, or its chain, began with; None where unknown."""
+        """Digest of the weights that it, or its chain, began with; None where unknown."""
         if self.begins_with is not None:
             return self.root_weights
         return self.problems_before.weights if self.problems_before else None
 
     @property
     def seconds(self) -> float:
-        """The run's time so far."""
         return self.training_seconds + self.evaluation_seconds
 
     @property
     def gains(self) -> str:
-        """Three measures before and after, for a line of a log; those that were not taken are left out. What an audit
-        found."""
-        if self.audit is not None:
-            return f": {self.audit}"
+        """Three measures before and after, or what a command found, for a line of a log."""
+        if self.found is not None:
+            return f": {self.found.line}"
         return "".join(
             f"  {name} {number(self.before[key])} -> {number(self.after[key])}"
             for key, name in self._told
@@ -127,17 +151,15 @@ class RunResult:
 
 
 def measured(runs: Iterable[RunResult]) -> tuple[str, ...]:
-    """The measures that a table of these runs shows: the k of pass@k that one of them has, and `STRATEGIES`."""
     return (*shown_ks(side for run in runs for side in (run.before, run.after)), STRATEGIES)
 
 
 def measure_name(measure: str) -> str:
-    """`pass@8`, or what the measure of strategies counts."""
     return "distinct correct strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
 
 
 def read_result(arm: str, seed: int, start: str, steps: int, place: Path) -> RunResult:
-    """The result of the run in the folder `place` as it stands; nothing is measured where the folder holds no run."""
+    """The result of the run in the folder `place` as it stands."""
     files: RunFiles | None = None
     trouble = ""
     if (place / CONFIG_KEY).exists():
@@ -149,14 +171,14 @@ def read_result(arm: str, seed: int, start: str, steps: int, place: Path) -> Run
 
 
 def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | None, trouble: str = "") -> RunResult:
-    """As `read_result`, of a run's files; None for a run that has none."""
+    """As `read_result`, from a run's files."""
     summary: Mapping[str, Any] = {}
     rows: Sequence[Mapping[str, Any]] = []
     numbers: Sequence[EvaluationNumbers | None] = (None, None)
     if files is not None:
         try:
             summary, rows = files.summary, files.rows
-            numbers = [evaluation_numbers(files, each, rows) for each in _before_and_after(summary, steps)]
+            numbers = [evaluation_numbers(files, each) for each in _before_and_after(summary, steps)]
         except (CorruptData, StorageError, UsageError, ValueError) as error:
             trouble = str(error)
     done = int(summary.get("steps", 0))
@@ -186,7 +208,7 @@ def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | Non
 
 
 def first_weights(place: Path) -> str | None:
-    """The digest of the weights that the run in the folder measured first; None where it has measured none."""
+    """Digest of the weights that the run in the folder measured first, if any."""
     try:
         before, _ = first_and_last(RunFiles(place).summary) if (place / CONFIG_KEY).exists() else (None, None)
     except (CorruptData, StorageError, UsageError, ValueError):
@@ -194,11 +216,7 @@ def first_weights(place: Path) -> str | None:
     return None if before is None else before.get("weights")
 
 
-def evaluation_numbers(
-    files: RunFiles, evaluation: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]]
-) -> EvaluationNumbers | None:
-    """One of a run's evaluations by problem; `rows` are those of its metrics. What the evaluation does not say itself,
-    as in runs of earlier versions, is taken from the run where it is certain."""
+def evaluation_numbers(files: RunFiles, evaluation: Mapping[str, Any] | None) -> EvaluationNumbers | None:
     if evaluation is None:
         return None
     step, split = evaluation["step"], evaluation["split"]
@@ -206,28 +224,17 @@ def evaluation_numbers(
         problems = ProblemCounts.of(files.samples(step, split), evaluation.get("block", 1))
     except (CorruptData, StorageError, UsageError):  # the measures in the summary outlive the samples
         problems = None
-    digests = {row["step"] + 1: row.get("weight_digest") for row in rows}
-    return EvaluationNumbers(
-        step,
-        split,
-        evaluation.get("problem_set", _the_only(files.problem_sets)),
-        evaluation.get("weights", digests.get(step)),
-        evaluation.get("raypoly", _the_only(files.versions)),
-        problems,
-        evaluation.get("select", "first"),
-    )
+    problem_set, weights, version = (evaluation.get(key) for key in ("problem_set", "weights", "raypoly"))
+    select = evaluation.get("select", "first")
+    return EvaluationNumbers(step, split, problem_set, weights, version, problems, select)
 
 
 def _before_and_after(
     summary: Mapping[str, Any], steps: int
 ) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
-    """The evaluations before and after training; the only one is both where there are no steps."""
+    """Before and after training; without steps the only one is both."""
     before, after = first_and_last(summary)
     return before, after if steps else before
-
-
-def _the_only(values: Sequence[str]) -> str | None:
-    return values[0] if len(values) == 1 else None
 
 
 def _measures(evaluation: Mapping[str, Any] | None) -> Measures:

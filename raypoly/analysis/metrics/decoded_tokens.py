@@ -1,11 +1,11 @@
-"""Decoded tokens: what a scaffold's rollouts cost by role, and pass@k by that cost.
+"""Decoded tokens of a scaffold's rollouts by role, and pass@k by that cost.
 
     tokens = DecodedTokens.of([("plan", 131), ("solve", 1100), ("solve", 1200)])       # one problem
     tokens.by_role, tokens.total                                                       # {"plan": 131, ...}, 2431
     pass_per_10k(passed=[1.0, 0.0], tokens=[4761, 4547])                               # 1.074
 
-Every token that was sampled counts, those of failed, cut and empty rollouts, too; prompts and given texts do not
-(arXiv 2605.27000, appendix K).
+Every sampled token counts, also of failed, cut and empty rollouts; prompts and given texts do not (arXiv 2605.27000,
+appendix K).
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from raypoly.core.values import ATTEMPT, Group
 
 @dataclass(frozen=True)
 class DecodedTokens:
-    """Of one problem's drafts and attempts."""
+    """Tokens of one problem's drafts and attempts."""
 
     by_role: Mapping[str, int]
 
     @classmethod
     def of(cls, rollouts: Iterable[tuple[str, int]]) -> Self:
-        """From the role and the sampled tokens of each rollout. A draft that *is* an attempt is one rollout: name it
-        once."""
+        """From (role, sampled tokens) of each rollout; a draft that *is* an attempt is named once."""
         counts: Counter[str] = Counter()
         for role, tokens in rollouts:
             counts[role] += tokens
@@ -38,7 +37,7 @@ class DecodedTokens:
 
     @classmethod
     def of_group(cls, group: Group) -> Self:
-        """Of a group. Responses that were given, and not sampled, have no log-probabilities and cost nothing."""
+        """Of a group. Given responses have no log-probabilities, and cost nothing."""
         drafted = {draft.rollout.seed for draft in group.drafts}
         roles = [(draft.role, draft.rollout) for draft in group.drafts]
         roles += [(ATTEMPT, rollout) for rollout in group.rollouts if rollout.seed not in drafted]
@@ -50,7 +49,7 @@ class DecodedTokens:
         return sum(self.by_role.values())
 
     def expected(self, k: int, samples: int, block: int = 1) -> float:
-        """The tokens behind k of the problem's `samples` attempts, in the mean.
+        """Mean tokens of k of the problem's `samples` attempts.
 
         Attempts cost k/samples of theirs, and drafts as many whole blocks as k attempts need: below a block a plan
         costs what it costs. Raises `ValueError` unless 1 <= k <= samples.
@@ -62,7 +61,7 @@ class DecodedTokens:
 
 
 def mean_by_role(problems: Sequence[DecodedTokens]) -> dict[str, float]:
-    """Decoded tokens a problem, by role in the order in which roles come. A problem without a role has 0 of it."""
+    """Mean decoded tokens of a problem by role, in order of appearance."""
     roles = dict.fromkeys(role for problem in problems for role in problem.by_role)
     return {role: sum(problem.by_role.get(role, 0) for problem in problems) / len(problems) for role in roles}
 

@@ -1,4 +1,4 @@
-"""The outcomes of a group's N rollouts: statuses, strategies and rewards, of a stored run or scored again."""
+"""Outcomes of a group's N rollouts: statuses, strategies and rewards, as stored or scored again."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from raypoly.core.values import Verdict
 from raypoly.strategies.judge.structural import join_largest, structural_labels
 
 _UNTRACED = "untraced"
-"""The strategy, in an evaluation, of all correct programs where none has an execution trace."""
+"""Strategy of all correct programs where none has an execution trace."""
 
 
 @dataclass(frozen=True)
 class GroupOutcomes:
-    """What a group's verdicts say, each [N]."""
+    """What a group's verdicts say; each field [N]."""
 
     statuses: tuple[str, ...]
     strategies: tuple[str | None, ...]
-    """By execution trace; None where the verdict has no evidence."""
+    """By execution trace; None without evidence."""
     structural: tuple[int, ...] | None = None
-    """By structure, 0 where degenerate; None where no evidence is kept."""
+    """By structure, 0: degenerate; None without evidence."""
     rewards: tuple[float, ...] | None = None
 
     @classmethod
@@ -37,7 +37,7 @@ class GroupOutcomes:
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
-        """From the JSON values of `row`."""
+        """From the values of `row`."""
         structural, rewards = (None if row[name] is None else tuple(row[name]) for name in ("structural", "rewards"))
         return cls(tuple(row["statuses"]), tuple(row["strategies"]), structural, rewards)
 
@@ -52,24 +52,21 @@ class GroupOutcomes:
 
     @property
     def correct(self) -> list[int]:
-        """The indices of the programs that passed."""
+        """Indices of the programs that passed."""
         return [place for place, status in enumerate(self.statuses) if status == "passed"]
 
     @property
     def _right(self) -> list[str | None]:
-        """The strategies of the correct programs."""
         return [self.strategies[place] for place in self.correct]
 
     @property
     def drawn_strategies(self) -> float | None:
-        """Distinct strategies by execution trace among the correct programs, in 8 draws or all N where N is smaller;
-        None where one brought no evidence."""
+        """Expected distinct strategies of correct programs, in 8 draws or all N if fewer; None without evidence."""
         found = self._right
         return None if None in found else drawn_strategies(len(self.statuses), [name for name in found if name])
 
     def outcome(self, labels: Sequence[int] | None, at_once: int | None = None) -> ProblemOutcome:
-        """The group as an evaluation counts it. `labels`: the judge's, who saw so many samples `at_once`, in order;
-        default: all."""
+        """The group as an evaluation counts it. `labels`: the judge's, of so many samples `at_once` (default: all)."""
         right = self._right
         unknown = {place for place, name in enumerate(right) if name == ""}
         traced = join_largest(right, unknown, alone=_UNTRACED)
@@ -81,8 +78,7 @@ class GroupOutcomes:
         )
 
     def differs(self, other: GroupOutcomes) -> list[int]:
-        """The indices of rollouts that differ in status, or in reward where both have one. Rollouts whose verdict is
-        `infra` on either side are left out."""
+        """Indices of rollouts that differ in status, or in reward where both have one, without `infra` of either."""
         rewards = zip(self.rewards or (), other.rewards or (), strict=True) if self.rewards and other.rewards else ()
         paid = {place for place, (one, two) in enumerate(rewards) if one != two}
         statuses = enumerate(zip(self.statuses, other.statuses, strict=True))
@@ -94,5 +90,5 @@ class GroupOutcomes:
         return tuple(JudgedGroup(len(group), tuple(label for label in group if label)) for group in groups)
 
     def _correct(self, ids: Sequence[int] | None) -> tuple[int, ...] | None:
-        """The strategies of the correct programs. A degenerate program that passed has none."""
+        """Ids of the correct programs, without degenerate ones."""
         return None if ids is None else tuple(ids[place] for place in self.correct if ids[place])

@@ -1,37 +1,25 @@
-"""How different the K methods of a plan are, or K programs where there is no plan: as texts, by meaning, by algorithm.
+"""How different the K methods of a plan are, or K programs where there is no plan: as texts, by meaning.
 
     surface_diversity(["sort and sweep", "use a hash map"])     # 1.0: no four words in common
-    algorithmic_diversity(["dp", "greedy", "dp", "graph"])      # 0.75
     has_duplicate(["Use DP.", "use dp"])                        # True
 
-Equations 14 to 16 of arXiv 2605.27000. Means over problems are the caller's; a method that is missing is left out.
+Equations 14 and 15 of arXiv 2605.27000. Means over problems are the caller's; a method that is missing is left out.
 """
 
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from itertools import permutations
+from typing import Any, Self
 
 import numpy as np
 
+from raypoly.core.errors import UsageError
 from raypoly.core.values import Float64
-from raypoly.rollouts.scaffolds.plan_contract import wording
 
-CATEGORIES = (
-    "dp",
-    "greedy",
-    "graph",
-    "search/backtrack",
-    "number-theory/math",
-    "simulation",
-    "data-structure",
-    "divide-and-conquer",
-    "brute-force",
-    "other",
-)
-"""The study's taxonomy of algorithms, for whoever names the category of a method."""
 _LONGEST = 4
 
 
@@ -64,10 +52,9 @@ def semantic_diversity(vectors: Float64) -> float | None:
     return 1 - float(cosines[~np.eye(texts, dtype=bool)].mean())
 
 
-def algorithmic_diversity(categories: Sequence[Hashable]) -> float | None:
-    """D_alg: distinct categories of the K methods, over K; None without methods. Report it where a `CategoryGate` lets
-    it pass."""
-    return len(set(categories)) / len(categories) if categories else None
+def wording(text: str) -> str:
+    """The text without case, punctuation, symbols and white space: equal for methods that are literally the same."""
+    return "".join(letter for letter in text.casefold() if unicodedata.category(letter)[0] in "LMN")
 
 
 def has_duplicate(methods: Sequence[str]) -> bool:
@@ -99,3 +86,48 @@ def _bleu_4(candidate: _Grams, reference: _Grams) -> float:
             return 0.0
         logs += math.log(matches / grams.total()) / _LONGEST
     return math.exp(min(0.0, 1 - len(others) / len(words)) + logs)
+
+
+ENCODER = "sentence-transformers/all-mpnet-base-v2"
+_MOST_TOKENS = 384
+"""The encoder was tuned for so many; the rest of a text is left out."""
+_AT_ONCE = 32
+
+
+class SentenceEncoder:
+    """Mean pooling over a Hugging Face encoder, on the CPU: texts as vectors by their meaning, for D_sem."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self._model, self._tokenizer = model.eval(), tokenizer
+
+    @classmethod
+    def open(cls, name: str = ENCODER) -> Self:
+        """From the local cache of Hugging Face models, or a folder. Raises `UsageError` where it is not there."""
+        try:
+            from transformers import AutoModel, AutoTokenizer  # takes seconds to import
+
+            tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=True)
+            return cls(AutoModel.from_pretrained(name, local_files_only=True), tokenizer)
+        except (ImportError, OSError, ValueError) as error:
+            raise UsageError(
+                f"D_sem is left out: {name} can't be opened on this machine, and nothing is downloaded for it; "
+                f"hf download {name} puts it into the cache."
+            ) from error
+
+    def encode(self, texts: Sequence[str]) -> Float64:
+        """The unit vector of each text, float64 [K, width]."""
+        parts = [self._encode(texts[start : start + _AT_ONCE]) for start in range(0, len(texts), _AT_ONCE)]
+        return np.concatenate(parts) if parts else np.zeros((0, self._model.config.hidden_size))
+
+    def _encode(self, texts: Sequence[str]) -> Float64:
+        import torch
+
+        inputs = self._tokenizer(
+            list(texts), padding=True, truncation=True, max_length=_MOST_TOKENS, return_tensors="pt"
+        )
+        with torch.inference_mode():
+            hidden_BTd = self._model(**inputs).last_hidden_state.double()
+        mask_BT1 = inputs["attention_mask"].unsqueeze(-1)
+        mean_Bd = (hidden_BTd * mask_BT1).sum(1) / mask_BT1.sum(1)
+        unit: Float64 = torch.nn.functional.normalize(mean_Bd, dim=-1).numpy()
+        return unit

@@ -1,4 +1,4 @@
-"""An evaluation's counts by problem, as statistics over problems need them: whole numbers, one column each.
+"""Counts of an evaluation by problem, for statistics over problems: whole numbers, a column each.
 
 counts = ProblemCounts.of(run.samples(80, "test"))
 counts.correct[0] / counts.samples[0]         # of counts.id[0]
@@ -14,48 +14,42 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from raypoly.analysis.metrics.block_pass_at_k import Select, block_pass_at_k
 from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
-from raypoly.analysis.metrics.pass_at_k import pass_at_k
+from raypoly.analysis.metrics.pass_at_k import Select, block_pass_at_k, pass_at_k
 
 _NEEDED = ("problem_id", "status")
 _KNOWN = (*_NEEDED, "strategy", "response_tokens", "finish_reason", "behaviour", "stratum")
 _STRATA = ("budget", "source")
-"""The metadata of problems whose values a split has in fixed shares: budgets of puzzles, data sets of a preparation."""
+"""Metadata whose values a split has in fixed shares: budgets of puzzles, data sets of a preparation."""
 
 Counts = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
 class ProblemCounts:
-    """One entry a problem in each column, in the evaluation's order. None is unknown: throughout where the tests could
-    not be run (`samples`, `response_tokens` and `truncated` are known then too), or where the evaluation kept no such
-    column."""
+    """Columns with an entry for each problem, in the evaluation's order. None is unknown: where the tests could not be
+    run (but for `samples`, `response_tokens` and `truncated`), or the evaluation kept no such column."""
 
     id: tuple[str, ...]
     samples: tuple[int, ...]
     correct: Counts
     """Samples that passed all tests."""
     strategies: tuple[tuple[int, ...] | None, ...]
-    """How many correct samples each correct strategy has, by execution trace, the largest first."""
+    """Correct samples of each strategy, by execution trace, the largest first."""
     response_tokens: Counts
-    """Of all its samples together."""
+    """Of all samples together."""
     truncated: Counts
-    """Samples that ended at generator.max_tokens."""
     no_code: Counts
-    """Samples in which no program was found."""
     behaviours: tuple[tuple[int, ...] | None, ...] = ()
-    """How many programs, right or wrong, did each thing that the tests saw, the largest first; those of which it is not
-    known are left out. Empty in files of earlier versions."""
+    """Programs, right or wrong, by what the tests saw of them, the largest first, as far as it is known."""
     stratum: tuple[str | None, ...] = ()
-    """The part of all problems that each was drawn from in a fixed share; None, or empty, where there are no parts."""
+    """The part of all problems that it was drawn from in a fixed share; None, or empty: no parts."""
 
     blocks: tuple[str | None, ...] = ()
-    """Which attempts passed, in order, as `0100 0001`: a word for each block of attempts that were drawn jointly.
-    Empty where all are independent: then `correct` says all."""
+    """Which attempts passed, as `0100 0001`: a word for each block; empty where all attempts are independent."""
 
     def pass_at_k(self, k: int, select: Select = "first") -> dict[str, float] | None:
-        """pass@k by problem id; None where it is unknown of any, or not defined. `select`: as `block_pass_at_k`."""
+        """pass@k by problem id; None where one is unknown, or it is not defined. `select`: as `block_pass_at_k`."""
         found: dict[str, float] = {}
         words = self.blocks or (None,) * len(self.id)
         for name, samples, correct, word in zip(self.id, self.samples, self.correct, words, strict=True):
@@ -69,7 +63,7 @@ class ProblemCounts:
         return found
 
     def of_known(self) -> Self:
-        """The problems alone whose tests could be run. Raises `ValueError` where columns differ in length."""
+        """The problems whose tests could be run. Raises `ValueError` where columns differ in length."""
         known = [right is not None for right in self.correct]
         columns = {name: getattr(self, name) for name in self.__dataclass_fields__}
         kept = {
@@ -80,10 +74,9 @@ class ProblemCounts:
 
     @classmethod
     def of(cls, table: pa.Table, block: int = 1, scaffold: str | None = None) -> Self | None:
-        """From an evaluation's table of one row a sample; None where it keeps no verdicts.
+        """From an evaluation's table of samples; None where it keeps no verdicts.
 
-        `block`: how many samples were drawn jointly. `scaffold`: whose samples, where the evaluation asked several;
-        default: its own.
+        `block`: samples that were drawn jointly. `scaffold`: as `own_samples`.
         """
         if not set(table.column_names) >= set(_NEEDED):
             return None
@@ -99,7 +92,7 @@ class ProblemCounts:
 
 
 def stratum_of(metadata: Mapping[str, str]) -> str | None:
-    """The part of all problems that one with these metadata belongs to; None where they name none."""
+    """The part of all problems that one with these metadata belongs to, if any."""
     return next((metadata[key] for key in _STRATA if metadata.get(key)), None)
 
 
@@ -109,7 +102,7 @@ def _blocks(rows: Sequence[Mapping[str, Any]], block: int) -> str:
 
 
 def own_samples(table: pa.Table, scaffold: str | None = None) -> pa.Table:
-    """The samples of a scaffold, where an evaluation asked several; default: of the first, which its numbers are of."""
+    """The samples of one scaffold, where an evaluation asked several; default: of the first."""
     if "scaffold" not in table.column_names or not table.num_rows:
         return table
     return table.filter(pc.equal(table["scaffold"], scaffold or table["scaffold"][0]))

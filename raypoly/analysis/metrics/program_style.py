@@ -1,9 +1,9 @@
-"""How programs are written: their comments and names, which a judge of texts may be taken in by.
+"""Comments and names in programs, which may take in a judge of texts.
 
 style = program_style("def add(first, second):  # adds\n    return first + second\n")
 style.comment_share, style.identifier_length        # 0.11, 5.0
 
-Nothing is parsed: one pass of a pattern over the text, which takes linear time for any text.
+One pass of a pattern, in linear time for any text; nothing is parsed.
 """
 
 from __future__ import annotations
@@ -19,20 +19,16 @@ _PARTS = re.compile(
     | (?P<comment>\#[^\n]*+) | (?P<name>[^\W\d]\w*+)""",
     re.DOTALL | re.VERBOSE,
 )
-"""A string that nobody closes ends with its line, or with the text; nothing is tried twice."""
+# possessive quantifiers: nothing is tried twice, and an open string ends with its line or the text
 _NOT_CHOSEN = frozenset({*keyword.kwlist, *dir(builtins), "self"})
-"""Names that nobody chose."""
 
 
 @dataclass(frozen=True)
 class ProgramStyle:
-    """Of one program."""
-
     comment_share: float
-    """Characters of comments (`# ...`), as a share of all that are not blank."""
+    """Share of comments in the characters that are not blank."""
     identifier_length: float | None
-    """Mean characters of the names in it, each as often as it stands there, without keywords and built-in names; None
-    where there is none."""
+    """Mean characters of a name, without keywords and built-in names; None where there is none."""
 
 
 def program_style(code: str) -> ProgramStyle | None:

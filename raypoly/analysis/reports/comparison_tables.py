@@ -10,15 +10,17 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 
 from raypoly.analysis.experiments.arm_comparison import Arm, ArmComparison, SeedSpread, Start
-from raypoly.analysis.experiments.experiment_power import power_sentence
+from raypoly.analysis.experiments.command_result import CommandResult
+from raypoly.analysis.experiments.experiment_forecast import power_sentence
 from raypoly.analysis.experiments.measured_differences import (
     BEFORE,
     MeasuredDifference,
+    interval_after,
+    interval_before,
     measure_differences,
     reference_words,
     without_difference,
 )
-from raypoly.analysis.experiments.problem_values import interval_after, interval_before
 from raypoly.analysis.experiments.run_result import SIDE_MEASURES, RunResult, measure_name
 from raypoly.analysis.reports.part_table import part_table
 from raypoly.analysis.statistics.intervals import ConfidenceInterval, interval_text
@@ -101,31 +103,30 @@ def _results(comparison: ArmComparison) -> ReportTable:
     return ReportTable(("", "runs", *map(measure_name, measures), "s a step", "min a run"), rows)
 
 
-def audit_table(results: Sequence[RunResult]) -> ReportTable:
-    """The audits that are done, a row each."""
-    found = [(result, audit) for result in results if (audit := result.audit) is not None]
+def found_tables(results: Sequence[RunResult]) -> dict[str, ReportTable]:
+    """By title, what commands found that are no training: a row for each run, a column for each number."""
+    of_title: dict[str, list[tuple[str, CommandResult]]] = {}
+    for result in results:
+        if result.found is not None:
+            of_title.setdefault(result.found.title, []).append((f"{result.arm}-s{result.seed}", result.found))
+    return {title: _found_table(rows) for title, rows in of_title.items()}
+
+
+def _found_table(found: Sequence[tuple[str, CommandResult]]) -> ReportTable:
+    names = dict.fromkeys(name for _, each in found for name in each.numbers)
     rows = [
         (
-            f"{result.arm}-s{result.seed}",
-            *(f"{share:.3f}" for share in (audit.pass_at_k, audit.accepted, audit.density)),
-            *map(number, (audit.pass_if_accepted, audit.pass_if_rejected, audit.auc)),
-            "passes" if audit.passes else f"go back to {audit.go_back_to}",
+            run,
+            *(_found_cell(each.numbers.get(name)) for name in names),
+            "passes" if each.passes else f"go back to {each.go_back_to}",
         )
-        for result, audit in found
+        for run, each in found
     ]
-    head = ("", "tuples that passed", "accepted", "both", "passed if accepted", "passed if rejected", "AUC of p", "")
-    return ReportTable(head, rows, range(1, 7))
+    return ReportTable(("", *(name.replace("_", " ") for name in names), ""), rows, range(1, len(names) + 1))
 
 
-def audit_parts_table(results: Sequence[RunResult]) -> ReportTable:
-    """The audited tuples by gate and outcome, two rows an audit."""
-    audits = [(f"{it.arm}-s{it.seed}", it.audit.parts) for it in results if it.audit is not None]
-    rows = [
-        (f"{name}, {said}", *(f"{parts[f'{said}_{ended}']:.3f}" for ended in ("solved", "failed")))
-        for name, parts in audits
-        for said in ("accepted", "rejected")
-    ]
-    return ReportTable(("", "an attempt passed", "none passed"), rows, range(1, 3))
+def _found_cell(value: float | None) -> str:
+    return f"{value:,}" if isinstance(value, int) else number(value)
 
 
 def cost_table(comparison: ArmComparison) -> ReportTable:
@@ -151,16 +152,6 @@ def cost_table(comparison: ArmComparison) -> ReportTable:
 
 
 _COSTS = ("duplicates", "followed", "surface_diversity")
-_GATE = ("auc", "balanced_accuracy", "precision", "recall", "tau")
-
-
-def gate_table(results: Sequence[RunResult]) -> ReportTable:
-    """The gates that are accepted, a row each, with what they were measured on."""
-    found = [(f"{result.arm}-s{result.seed}", result.gate) for result in results if result.gate is not None]
-    rows = [(name, f"{gate['plans']:.0f}", *(f"{gate[key]:.3f}" for key in _GATE)) for name, gate in found]
-    return ReportTable(("", "held-out plans", *(key.replace("_", " ") for key in _GATE)), rows, range(1, 7))
-
-
 _AT_AN_END = 10
 """Steps at a curve's beginning and end; half of them where that is fewer, so that no step is in both."""
 

@@ -47,36 +47,6 @@ def stage_table(values: Values) -> ReportTable:
     return ReportTable(("stage", "came", "left out", "went on"), rows)
 
 
-def plan_table(values: Values) -> ReportTable:
-    """From the training problems that a teacher was asked about to gold plans."""
-    plans = values["plans"]
-    rows = [
-        ("training problems", plans["problems"]),
-        *((f"the {who}", count) for who, count in plans["unanswered"].items()),
-        ("methods proposed", plans["proposed"]),
-        *((f"left out: {why}", count) for why, count in plans["left_out"].items() if count),
-        ("methods kept", plans["kept"]),
-        ("problems with too few", plans["too_few"]),
-        ("gold plans", plans["plans"]),
-    ]
-    return ReportTable(("plans", ""), [(name, f"{count:,}") for name, count in rows])
-
-
-def gate_text(values: Values) -> str:
-    """The rows of a gate, or why there are none, and what the judge said of planners' plans."""
-    gate = values["gate"]
-    rows = f"No rows of a gate: {gate['why_none']}.\n" if gate["why_none"] else gate_rows_table(values).markdown()
-    said = ", ".join(f"{count:,} {word}" for word, count in gate["judged"].items())
-    return f"{rows}\nPlans of planners that the judge labelled: {said}.\n" if said else rows
-
-
-def gate_rows_table(values: Values) -> ReportTable:
-    """The rows of a gate by kind of plan, those that train it and those that measure it."""
-    train, held_out = values["gate"]["train"], values["gate"]["held_out"]
-    rows = [(kind.replace("_", " "), train.get(kind, 0), held_out.get(kind, 0)) for kind in {**train, **held_out}]
-    return ReportTable(("a gate's rows", "to train on", "held out"), [(it[0], *map(str, it[1:])) for it in rows])
-
-
 def _page_parts(values: Values, figure: str) -> Iterator[str]:
     yield f"# {values['name']}\n"
     yield f"Made by `raypoly prepare`, raypoly {values['raypoly']}.\n"
@@ -85,10 +55,6 @@ def _page_parts(values: Values, figure: str) -> Iterator[str]:
     for title, key in (("Sources", "sources"), ("Sets that nothing is shared with", "against")):
         if values[key]:
             yield f"## {title}\n\n{_sources(values[key])}"
-    if "plans" in values:
-        yield f"## Plans\n\n{plan_table(values).markdown()}"
-    if "gate" in values:
-        yield gate_text(values)
     yield f"## Splits\n\n{_splits(values)}"
     if values["dates"]:
         yield f"Problems are of {values['dates'][0]} to {values['dates'][1]}.\n"

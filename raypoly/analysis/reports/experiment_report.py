@@ -15,15 +15,13 @@ from typing import Any
 
 from raypoly.analysis.experiments.arm_comparison import ArmComparison, compare_arms
 from raypoly.analysis.experiments.experiment_config import ExperimentConfig
-from raypoly.analysis.experiments.experiment_folder import most_at_once
 from raypoly.analysis.experiments.planned_runs import PlannedRun
+from raypoly.analysis.experiments.run_queue import most_at_once
 from raypoly.analysis.experiments.run_result import RunResult
 from raypoly.analysis.reports.comparison_tables import (
-    audit_parts_table,
-    audit_table,
     comparison_tables,
     comparison_text,
-    gate_table,
+    found_tables,
 )
 from raypoly.analysis.reports.experiment_figure import draw_experiment, experiment_panels
 from raypoly.analysis.reports.figure_files import write_figures
@@ -91,8 +89,8 @@ def write_experiment_figures(results: Sequence[RunResult], folder: Path) -> list
         end = f"_{each.steps}_steps" if len(compared) > 1 else ""
         panels |= {name + end: panel for name, panel in experiment_panels(each).items()}
         tables |= {name + end: table for name, table in comparison_tables(each).items()}
-    of_all = {"gates": gate_table(results), "audits": audit_table(results), "audit_parts": audit_parts_table(results)}
-    tables |= {name: table for name, table in of_all.items() if table.rows}
+    commands = {each.found.title: each.found.command for each in results if each.found is not None}
+    tables |= {commands[title]: table for title, table in found_tables(results).items()}
     return write_figures(folder, panels, tables)
 
 
@@ -105,7 +103,7 @@ def _values(
 ) -> dict[str, Any]:
     """JSON values; null where nothing is known."""
     arms = {
-        name: {"overrides": list(arm.overrides), "kind": arm.kind, "after": arm.after, "gate": arm.gate}
+        name: {"command": arm.words, "after": list(arm.after), "overrides": list(arm.overrides({}))}
         for name, arm in experiment.arms.items()
     }
     return {
@@ -121,8 +119,7 @@ def _values(
 
 def _run_values(run: PlannedRun, result: RunResult) -> dict[str, Any]:
     values = {key: value for key, value in asdict(result).items() if key != "start"}
-    audit = None if result.audit is None else result.audit.values
-    return values | {"overrides": list(run.keys), "audit": audit}
+    return values | {"overrides": list(run.keys)}
 
 
 def _comparison(compared: ArmComparison) -> dict[str, Any]:
@@ -152,11 +149,8 @@ def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere
     for comparison in compare_arms(results):
         if any(arm.runs for arm in comparison.arms):
             yield comparison_text(comparison)
-    if (gates := gate_table(results)).rows:
-        yield f"**Gates** (docs/cppo.md), on plans of problems that they were not trained on.\n\n{gates.markdown()}"
-    if (audits := audit_table(results)).rows:
-        parts = audit_parts_table(results).markdown()
-        yield f"**Audits** (docs/cppo.md), of training problems.\n\n{audits.markdown()}\n\n{parts}"
+    for title, table in found_tables(results).items():
+        yield f"**{title}.**\n\n{table.markdown()}"
     yield f"![{name}: pass@k, strategies and reward by arm]({FIGURE})"
 
 

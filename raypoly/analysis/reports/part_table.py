@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from statistics import mean
 
 from raypoly.analysis.experiments.arm_comparison import ArmComparison
-from raypoly.analysis.experiments.problem_values import problem_values, strata_of
+from raypoly.analysis.experiments.measured_differences import problem_values, strata_of
 from raypoly.analysis.experiments.run_result import STRATEGIES, RunResult
 from raypoly.analysis.statistics.intervals import interval_text, share_interval
 from raypoly.core.tables import DASH, ReportTable

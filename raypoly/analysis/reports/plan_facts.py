@@ -1,4 +1,4 @@
-"""What a page shows of plans and their branches: J, p, what breaches the contract; methods, and if they were followed.
+"""What a page shows of plans and their branches: J, p, the scaffold's remark; methods, and if they were followed.
 
 facts = plan_facts(run.stored(12), PlanReader.of(run.config))
 facts[0]["gate"], facts[5]["method"]        # "accepted", "A: fold over squares"
@@ -18,9 +18,7 @@ import pyarrow.compute as pc
 
 from raypoly.core.config import Config
 from raypoly.core.values import Draft
-from raypoly.recipes.cppo import gates
 from raypoly.rollouts import scaffolds
-from raypoly.rollouts.scaffolds.plan_contract import Plan, read_plan
 from raypoly.run.store.rollout_columns import DRAFT_OF, drafts_alone, drafts_of
 from raypoly.strategies.planned_strategy import is_followed
 
@@ -39,22 +37,16 @@ _NO_METHOD = "its plan has no method here"
 
 @dataclass(frozen=True)
 class PlanReader:
-    """Reads drafts as the run's scaffold and gate do."""
+    """Reads drafts as the run's scaffold does."""
 
     scaffold: scaffolds.Scaffold
     attempts: int
     """N, those of a group."""
-    contract: bool
-    """Whether the gate refuses what breaches the contract of plans."""
 
     @classmethod
     def of(cls, config: Config) -> PlanReader:
         """Raises `UsageError` where the scaffold can't be built: a file of the user's may be gone."""
-        return cls(scaffolds.of_run(config), config.train.rollouts, config.gate.name in gates.KNOWN)
-
-    def plan(self, draft: Draft) -> Plan:
-        cut = draft.rollout.finish_reason == "length"
-        return read_plan(draft.rollout.text, self.scaffold.methods_of_plan, cut=cut)
+        return cls(scaffolds.of_run(config), config.train.rollouts)
 
     def methods(self, drafts: Sequence[Draft], attempts: int) -> Sequence[str | None] | None:
         """Of each attempt of a group; None where the scaffold tells attempts no methods."""
@@ -65,9 +57,9 @@ class PlanReader:
 def plan_facts(table: pa.Table, reader: PlanReader | None) -> list[dict[str, Any]]:
     """Of each row of a step with drafts, `PLAN_FACTS`: words, empty where there is nothing to say, and numbers or None.
 
-    Of drafts: `gate` (J) and `p`, `contract` (what breaches it), `solved` (how many attempts behind it passed). Of
-    attempts: `reward`, the `method` that they were told, behind its letter, and whether it was `followed`. Without a
-    reader nothing is known of contracts and methods.
+    Of drafts: `gate` (J) and `p`, `contract` (what the scaffold remarks), `solved` (how many attempts behind it
+    passed). Of attempts: `reward`, the `method` that they were told, behind its letter, and whether it was `followed`.
+    Without a reader nothing is known of contracts and methods.
     """
     size, names = table.num_rows, table.column_names
     columns = [table.column(name).to_pylist() if name in names else [None] * size for name in _NEEDED]
@@ -91,12 +83,10 @@ def _group_facts(
     letters: dict[int, str] = {}
     found = []
     for number, (draft, row) in enumerate(zip(drafts, rows, strict=False)):
-        own, contract = behind[number], ""
-        if reader and (methods is not None or (reader.contract and row[ACCEPTED] is not None)):
-            plan = reader.plan(draft)
-            contract = "keeps the contract" if plan.keeps else f"breaches the contract: {', '.join(plan.breaches)}"
-            branches = zip(own, ascii_uppercase, plan.branches, strict=False)
-            letters |= {at: letter for at, letter, method in branches if methods is not None and methods[at] == method}
+        own = behind[number]
+        contract = reader.scaffold.remark(draft) if reader else ""
+        if methods is not None:
+            letters |= dict(zip(own, ascii_uppercase, strict=False))
         found.append(_of_draft(row, [attempts[place] for place in own], contract, asked))
     told = methods or [None] * len(attempts)
     return [*found, *(_of_attempt(row, told[at], letters.get(at)) for at, row in enumerate(attempts))]

@@ -144,7 +144,7 @@ def run_scaffolds(run: RunFiles) -> list[ReportTable]:
     last = after or before
     if last is None or "scaffold" not in last:
         return []
-    from raypoly.analysis.evaluation.scaffold_tables import scaffold_tables  # brings scipy
+    from raypoly.analysis.evaluation.evaluation_tables import scaffold_tables  # brings scipy
 
     try:
         samples = run.samples(last["step"], "test")

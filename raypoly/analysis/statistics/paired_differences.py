@@ -1,19 +1,16 @@
-"""The difference of two arms of an experiment, over problems and over seeds.
+"""Paired differences of two arms, over problems and over seeds.
 
     found = PairedDifferences.of(mine, theirs)           # [seeds][problems], the same problems in every seed
-    found.over_problems()                                # seeds fixed: of these runs, for other problems
-    found.over_both()                                    # for other seeds and other problems: the one to claim with
-    found.seed_spread                                    # how far the seeds' differences lie from each other
+    found.over_problems()                                # these runs, other problems
+    found.over_both()                                    # other seeds and other problems: claim with this one
 
-With D[s, p] the difference of seed s at problem p and B, W, E the mean squares of a two-way layout (between problems,
-between seeds, the rest), the mean of all D has the variance (sigma_p^2 / P + sigma_s^2 / S + sigma_e^2 / (S P)). It is
-estimated by (B + W) / (S P), which counts the rest twice and so is never too small on average; its degrees of freedom
-are Satterthwaite's (1946). A bootstrap over seeds and problems holds the truth less often where seeds differ: in 83 %
-of experiments with 3 seeds whose differences spread by .12, where this t interval does in 92 %.
+With D[s, p] the difference of seed s at problem p, and B, W the mean squares between problems and between seeds, the
+mean of all D has the variance sigma_p^2 / P + sigma_s^2 / S + sigma_e^2 / (S P). Its estimate (B + W) / (S P) counts
+the rest twice, so on average it is not too small; degrees of freedom are Satterthwaite's (1946). With 3 seeds that
+spread by .12 this t interval holds the truth in 92 % of experiments, a bootstrap over seeds and problems in 83 %.
 
-Far out that t is too sure: with 3 seeds that spread by .12 it gives p < .004 in 2 to 3 % of experiments without a
-difference. So a p that is to be adjusted for many tests is Behrens and Fisher's (Fisher 1935), which draws the seeds'
-variance from what it may be, given the few seeds.
+Far out that t is too sure: there it gives p < .004 in 2 to 3 % of experiments without a difference. A p to be adjusted
+for many tests is therefore Behrens and Fisher's (Fisher 1935).
 """
 
 from __future__ import annotations
@@ -27,17 +24,17 @@ import numpy as np
 from scipy import special
 
 from raypoly.analysis.statistics.intervals import ConfidenceInterval, SampledMean, sampled_mean, with_floor
-from raypoly.analysis.statistics.signs_test import signs_test
+from raypoly.analysis.statistics.significance import signs_test
 from raypoly.core.values import Float64
 
 _STEPS = (np.arange(400) + 0.5) / 400
 _WEIGHTS = _STEPS**2 / np.sum(_STEPS**2)
-"""Of the probabilities `_STEPS` ** 3, which lie closest where a variance is far above its estimate."""
+"""Of the probabilities `_STEPS` ** 3: dense where a variance is far above its estimate."""
 
 
 @dataclass(frozen=True)
 class TestedDifference:
-    """A difference with its interval and a two-sided p-value of the hypothesis that it is 0."""
+    """A difference, its interval, and two-sided p-values of its being 0."""
 
     __test__ = False  # not a pytest class
 
@@ -46,19 +43,19 @@ class TestedDifference:
     df: float
     """Degrees of freedom of the interval."""
     family_p_value: float
-    """The p-value to adjust for many tests: not below `p_value`, and not too small far out."""
+    """To adjust for many tests; not below `p_value`."""
 
 
 @dataclass(frozen=True)
 class PairedDifferences:
-    """Differences of one measure, a row a seed."""
+    """Differences of one measure, a row for each seed."""
 
     by_seed: tuple[Float64, ...]
     """[problems] each."""
     crossed: bool
-    """Whether all seeds have the same problems, in the same order."""
+    """Whether all seeds have the same problems in the same order."""
     strata: tuple[tuple[Hashable, ...], ...] | None = None
-    """As `by_seed`: the part of the problems in a fixed share that each was drawn from."""
+    """[problems] each: the part in a fixed share that it was drawn from."""
 
     @classmethod
     def of(
@@ -68,7 +65,7 @@ class PairedDifferences:
         crossed: bool = True,
         strata: Sequence[Sequence[Hashable]] | None = None,
     ) -> PairedDifferences:
-        """Of values [seeds][problems] on both sides. Raises `ValueError` where a seed's problems do not match."""
+        """From values [seeds][problems] of both arms. Raises `ValueError` where a seed's problems do not match."""
         rows = []
         for one, other in zip(mine, theirs, strict=True):
             if len(one) != len(other) or not len(one):
@@ -80,20 +77,16 @@ class PairedDifferences:
 
     @property
     def mean(self) -> float:
-        """Over seeds, of the means over problems."""
+        """Mean of the seeds' means."""
         return float(np.mean(self.seed_means))
 
     @property
     def seed_spread(self) -> float | None:
-        """The standard deviation of the seeds' mean differences, with the problems' part of it; None for one seed."""
+        """Standard deviation of the seeds' means; None for one seed."""
         return float(np.std(self.seed_means, ddof=1)) if len(self.by_seed) > 1 else None
 
     def over_problems(self, permutations: int = 9_999) -> TestedDifference:
-        """For these runs and other problems: Student's t over problems; p by `permutations` random signs of problems'
-        differences, or Student's where that is 0.
-
-        Where seeds have problems of their own, all problems of all seeds count, each for its seed.
-        """
+        """For these runs and other problems: Student's t; p by `permutations` random signs, or t's where that is 0."""
         found = self.sampled
         p_value = _t_test(found)
         if permutations:
@@ -102,8 +95,7 @@ class PairedDifferences:
         return TestedDifference(found.t_interval(), p_value, found.df, p_value)
 
     def over_both(self) -> TestedDifference | None:
-        """For other seeds and other problems. None for one seed, and for one problem that all seeds have: one says
-        nothing of others."""
+        """For other seeds and other problems. None for one seed, and for one problem that all seeds have."""
         seeds, problems = len(self.by_seed), self.sampled
         if seeds < 2 or (self.crossed and not problems.df):
             return None
@@ -111,7 +103,7 @@ class PairedDifferences:
         if self.crossed:
             variance = between_seeds + problems.variance
             df = variance**2 / (between_seeds**2 / (seeds - 1) + problems.variance**2 / problems.df)
-        else:  # the seeds' own problems are already in the seeds' spread, but for what nearly equal ones hide
+        else:  # the seeds' spread has that of their own problems already, but for what `with_floor` adds
             variance, df = between_seeds + problems.variance - self._sampled.variance, float(seeds - 1)
         found = SampledMean(self.mean, variance, seeds, df)
         p_value = family_p_value = _t_test(found)
@@ -121,25 +113,24 @@ class PairedDifferences:
 
     @property
     def seed_means(self) -> list[float]:
-        """Of each seed, over its problems."""
         return [float(row.mean()) for row in self.by_seed]
 
     @property
     def _by_problem(self) -> Float64:
-        """A difference for each problem: its mean over seeds, or each seed's own problems behind each other."""
+        """Mean over seeds of each problem; where seeds have their own problems, all of them."""
         return np.mean(self.by_seed, axis=0) if self.crossed else np.concatenate(self.by_seed)
 
     @property
     def _strata_by_problem(self) -> Sequence[Hashable] | None:
-        """As `_by_problem`. Seeds are fixed: where they have problems of their own, each is a stratum too."""
         if self.crossed:
             return None if self.strata is None else self.strata[0]
+        # seeds are fixed here: with problems of its own each is a stratum
         parts = self.strata or tuple((None,) * len(row) for row in self.by_seed)
         return [(seed, part) for seed, row in enumerate(parts) for part in row]
 
     @property
     def sampled(self) -> SampledMean:
-        """The mean with the variance over problems, within their strata: seeds are fixed."""
+        """The mean with its variance over problems within strata; seeds are fixed."""
         return with_floor(self._sampled, self._by_problem, self._strata_by_problem)
 
     @property
@@ -161,8 +152,8 @@ def _t_test(found: SampledMean) -> float:
 
 
 def _behrens_fisher(mean: float, between_seeds: float, df: int, problems: SampledMean) -> float:
-    """p of a mean of two unknown variances: over what that of seeds, estimated with `df` degrees of freedom, may be;
-    that of problems, which are many, is a t's."""
+    """p of a mean whose variance is that of seeds, estimated with `df` degrees of freedom, and that of problems."""
+    # Few seeds: average over what their variance may be. Many problems: the variance of their t is enough.
     over_problems = problems.variance * problems.df / max(problems.df - 2, 0.5)
     errors = np.sqrt(between_seeds / _shares_of_mean(df) + over_problems)
     return float(np.sum(2 * special.ndtr(-abs(mean) / errors) * _WEIGHTS))
@@ -170,5 +161,5 @@ def _behrens_fisher(mean: float, between_seeds: float, df: int, problems: Sample
 
 @lru_cache(maxsize=64)
 def _shares_of_mean(df: int) -> Float64:
-    """What a variance's estimate is of the variance, at the probabilities of `_WEIGHTS`."""
+    """Quantiles of estimate / variance, at the probabilities of `_WEIGHTS`."""
     return np.asarray(special.chdtri(df, 1 - _STEPS**3) / df, np.float64)

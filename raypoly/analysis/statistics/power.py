@@ -1,8 +1,8 @@
-"""What an experiment can show, before it runs: the smallest difference that it finds, and how large one finds another.
+"""Power: the smallest difference that an experiment finds, and the size that finds a given one.
 
 plan = ExperimentSize(problems=60, seeds=2, samples=64)
-smallest_difference(plan, PILOT)                 # found in 80 % of such experiments
-fewest(0.05, "problems", plan, PILOT)            # with as many seeds and samples; None where no number is enough
+smallest_difference(plan, pilot)                 # found in 80 % of such experiments
+fewest(0.05, "problems", plan, pilot)            # None where no number is enough
 """
 
 from __future__ import annotations
@@ -19,40 +19,34 @@ from raypoly.analysis.statistics.intervals import QUANTILE
 from raypoly.analysis.statistics.paired_differences import PairedDifferences
 
 Planned = Literal["problems", "seeds", "samples"]
-"""What an experiment may have more of."""
 CHANCE = 0.8
-"""To find a difference, which is where its 95 % interval leaves out 0."""
+"""Of a 95 % interval that leaves out 0."""
 _MOST = 10_000_000
 _MIDPOINTS = (np.arange(2_000) + 0.5) / 2_000
-"""Of the probabilities over which the noncentral t is summed; SciPy's own fails far out."""
+"""Probabilities over which the noncentral t is summed: SciPy's own fails far out."""
 _FEW_MIDPOINTS = (np.arange(48) + 0.5) / 48
-"""Where two variances are estimated: of the probabilities of each."""
+"""The same where two variances are estimated."""
 
 
 @dataclass(frozen=True)
 class DifferenceSpread:
-    """How differences of two arms spread, as standard deviations."""
+    """Standard deviations of differences of two arms."""
 
     problems: float
-    """Of a problem's difference, the same in every seed; within strata, where the problems are drawn from some."""
+    """Between problems, the same in every seed; within strata."""
     seeds: float
-    """Of a seed's difference, the same at every problem."""
+    """Between seeds, the same at every problem."""
     rest: float
-    """Of the rest: a seed's difference at one problem, beyond these two and what few samples add."""
+    """Of a seed at a problem, beyond these two and the draw of samples."""
     samples: float | None = None
-    """Of what a single sample of each arm adds to a seed's difference at one problem; n samples add 1 / sqrt(n) of it.
-    None where it is not known: then the others hold it."""
+    """From one sample a problem; n samples add 1 / sqrt(n) of it. None: unknown, and part of the others."""
 
     @classmethod
     def of(cls, found: PairedDifferences, samples: int = 1, sampling: float | None = None) -> DifferenceSpread:
-        """From a pilot, by the mean squares of its layout, none below 0. `sampling`: the variance of a seed's
-        difference at one problem, [0, 1], that comes of drawing no more than `samples` a problem; None where it is not
-        known.
-
-        One seed does not tell how seeds spread: they get `TYPICAL`'s. With one seed, or problems of its own in each,
-        what the rest adds can't be told from what problems add: it counts as theirs."""
+        """From a pilot's mean squares, none below 0. `sampling`: variance of a difference at one problem from drawing
+        `samples` a problem; None: unknown. One seed gets `TYPICAL`'s spread of seeds."""
         over_problems, seeds = found.sampled.variance * found.sampled.units, len(found.by_seed)
-        if seeds < 2 or not found.crossed:
+        if seeds < 2 or not found.crossed:  # the rest can't be told from problems, and counts as theirs
             few = min(sampling or 0.0, over_problems)
             of_samples = None if sampling is None else math.sqrt(few * samples)
             alone = cls(math.sqrt(over_problems - few), TYPICAL.seeds, 0.0, of_samples)
@@ -73,12 +67,12 @@ class DifferenceSpread:
 
 
 TYPICAL = DifferenceSpread(problems=0.3, seeds=0.02, rest=0.07, samples=0.57)
-"""Where there is no pilot: two short runs, GRPO and Poly-EPO on puzzles; samples pass with a chance of .2 or .8."""
+"""Without a pilot: as two short runs of GRPO and Poly-EPO on puzzles; samples pass with a chance of .2 or .8."""
 
 
 @dataclass(frozen=True)
 class ExperimentSize:
-    """Two arms, each run once with each seed, the two of a seed measured on the same problems."""
+    """Two arms over seeds, the two runs of a seed measured on the same problems."""
 
     problems: int
     """Of each seed."""
@@ -86,12 +80,11 @@ class ExperimentSize:
     samples: int
     """Of each problem."""
     crossed: bool = True
-    """Whether all seeds have the same problems; else each has so many of its own."""
+    """Whether all seeds have the same problems."""
 
 
 def power(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> float:
-    """The chance to find a true `difference`, by the noncentral t distribution, over seeds and problems together; with
-    one seed, over problems alone."""
+    """Chance to find a true `difference` (noncentral t), over seeds and problems; with one seed over problems."""
     if size.crossed and size.seeds > 1 and size.problems > 1:
         return _crossed_power(abs(difference), size, spread)
     error, df = _standard_error(size, spread)
@@ -105,8 +98,7 @@ def power(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> 
 
 
 def _crossed_power(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> float:
-    """Over what an experiment may estimate the variances of problems and of seeds at, hence the degrees of freedom of
-    its interval."""
+    # The degrees of freedom are Satterthwaite's and so depend on the estimates: average over what these may be.
     of_problems, of_seeds, rest = _variances(size, spread)
     true = math.sqrt(of_problems + of_seeds + rest)
     if true == 0:
@@ -124,7 +116,7 @@ def _crossed_power(difference: float, size: ExperimentSize, spread: DifferenceSp
 
 
 def smallest_difference(size: ExperimentSize, spread: DifferenceSpread) -> float:
-    """The difference that is found with a chance of `CHANCE`."""
+    """The difference that is found with the chance `CHANCE`."""
     error, df = _standard_error(size, spread)
     low, high = 0.0, error * (float(stats.t.ppf(QUANTILE, df)) + 20)
     while high - low > 1e-6 + 1e-4 * high:
@@ -134,8 +126,8 @@ def smallest_difference(size: ExperimentSize, spread: DifferenceSpread) -> float
 
 
 def fewest(difference: float, what: Planned, size: ExperimentSize, spread: DifferenceSpread) -> int | None:
-    """The fewest `what` that find `difference` with a chance of `CHANCE`, all else as in `size`; 2 at least. None where
-    no number does, since what does not become more differs too much."""
+    """The fewest `what`, 2 at least, that find `difference` with the chance `CHANCE`, all else as in `size`. None where
+    no number does."""
 
     def enough(count: int) -> bool:
         changed: dict[str, Any] = {what: count}
@@ -145,7 +137,7 @@ def fewest(difference: float, what: Planned, size: ExperimentSize, spread: Diffe
 
 
 def _standard_error(size: ExperimentSize, spread: DifferenceSpread) -> tuple[float, float]:
-    """Of a mean difference, as `PairedDifferences` estimates it on average, and its degrees of freedom."""
+    """(standard error, degrees of freedom) of a mean difference, as `PairedDifferences` estimates it."""
     of_problems, of_seeds, rest = _variances(size, spread)
     if size.seeds == 1 or size.problems == 1:
         return math.sqrt(of_problems + rest), max(1, size.problems - 1)
@@ -160,7 +152,7 @@ def _standard_error(size: ExperimentSize, spread: DifferenceSpread) -> tuple[flo
 
 
 def _variances(size: ExperimentSize, spread: DifferenceSpread) -> tuple[float, float, float]:
-    """What problems, seeds and the rest add to that of a mean difference."""
+    """Parts of a mean difference's variance: problems, seeds, the rest."""
     rest = spread.rest**2 + (spread.samples or 0.0) ** 2 / size.samples
     return spread.problems**2 / size.problems, spread.seeds**2 / size.seeds, rest / (size.seeds * size.problems)
 

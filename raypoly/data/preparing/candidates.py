@@ -3,8 +3,7 @@
     candidate = Candidate.of(problem, SourceFacts("leetcode", 17), ProblemBuffer())
     candidate.problem                   # read from the buffer each time
 
-Facts about each problem are in memory. The problems, whose tests are large, are in a buffer: in memory while they are
-few, else in an unnamed file.
+Facts are in memory. Problems, whose tests are large, are in a buffer: in memory while they are few, else in a file.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ from raypoly.data.public_tests import public_digest
 MEMORY = 64 << 20
 """The most bytes of problems that a buffer keeps without a file."""
 PromptMaker = Callable[[Problem], Problem]
-"""Gives a problem its prompt."""
 
 
 class ProblemBuffer:
-    """A file of problems in `$TMPDIR`, which is removed with the last problem that refers to it."""
+    """An unnamed file of problems in `$TMPDIR`, which lives as long as a problem refers to it."""
 
     def __init__(self, memory: int | None = None) -> None:
         """`memory`: the most bytes without a file; default `MEMORY`."""
@@ -39,7 +37,7 @@ class ProblemBuffer:
         self._lock = threading.Lock()
 
     def add(self, problem: Problem) -> Callable[[], Problem]:
-        """Store the problem. Returns a function that reads it again each time."""
+        """Returns a function that reads the problem again each time."""
         _ = problem.tests.hash  # once: it travels with the tests
         data = pickle.dumps(problem, pickle.HIGHEST_PROTOCOL)
         with self._lock:
@@ -57,10 +55,10 @@ class ProblemBuffer:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Facts about a problem from its row; empty or None if the row does not say."""
+    """Of a problem's row; empty or None if it does not say."""
 
     source: str
-    """The name of its source in the config."""
+    """Its name in the config."""
     row: int
     """From 1."""
     revision: str | None = None
@@ -73,11 +71,8 @@ class SourceFacts:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A problem that no stage has left out. Only its facts are in memory."""
-
     id: str
     read: Callable[[], Problem] = field(repr=False, compare=False)
-    """Reads the problem of its row."""
     facts: SourceFacts
     has_solution: bool
     make_prompt: PromptMaker | None = None
@@ -88,7 +83,7 @@ class Candidate:
     """None if not counted."""
     samples: int = 0
     passes: int | None = None
-    """The number of samples that passed; None without sampling."""
+    """None without sampling."""
     has_public_tests: bool = False
 
     @classmethod
@@ -98,7 +93,7 @@ class Candidate:
 
     @property
     def problem(self) -> Problem:
-        """The problem with its current prompt."""
+        """With its current prompt."""
         problem = self.read()
         if self.make_prompt is not None:
             problem = self.make_prompt(problem)
@@ -106,7 +101,7 @@ class Candidate:
 
 
 def apply_decisions(candidates: Sequence[Candidate], decisions: Iterable[Decision]) -> list[Candidate]:
-    """The candidates that remain after a stage, with the stage's prompts and counts."""
+    """Those that a stage keeps, with its prompts and counts."""
     by_id = {decision.problem_id: decision for decision in decisions}
     going = (it for it in candidates if it.id not in by_id or not by_id[it.id].reason)
     return [_with_facts(it, by_id[it.id].facts) if it.id in by_id else it for it in going]
@@ -123,13 +118,13 @@ def _with_facts(it: Candidate, facts: Mapping[str, Any]) -> Candidate:
 
 
 def content_hash(problem: Problem) -> str:
-    """SHA-256, hex, of a problem's content, without its id and place."""
+    """SHA-256, hex, without id and place."""
     parts = [problem.prompt, problem.entry_point, problem.tests.hash, problem.prelude, problem.answer, problem.prefix]
     return hashlib.sha256(json.dumps([*parts, *public_digest(problem)]).encode()).hexdigest()
 
 
 def contents_hash(candidates: Iterable[Candidate]) -> str:
-    """SHA-256, hex, of several candidates in order, solutions and ids included."""
+    """SHA-256, hex, in order, solutions and ids included."""
     digest = hashlib.sha256()
     for it in candidates:
         problem = it.problem
@@ -138,14 +133,12 @@ def contents_hash(candidates: Iterable[Candidate]) -> str:
 
 
 def facts_of(problem: Problem, facts: SourceFacts) -> SourceFacts:
-    """The facts, completed from the problem's row."""
     row = problem.metadata
     level, tags = row.get("difficulty", "").strip().lower(), row.get("tags", "")
     return replace(facts, date=row.get("date"), difficulty=level or None, tags=tuple(filter(None, tags.split(", "))))
 
 
 def split_of(row: Mapping[str, Any]) -> str | None:
-    """The split that a row names."""
     extra = row.get("extra_info")
     found = row.get("split") or (extra.get("split") if isinstance(extra, Mapping) else None)
     return found if isinstance(found, str) else None

@@ -1,4 +1,4 @@
-"""The data card's values (`card.json`): the problems that a preparation read, left out and kept."""
+"""The values of the data card (`card.json`): problems read, left out and kept."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from raypoly.data.preparing.decision_log import STAGES, Decision, StageName
 from raypoly.data.preparing.preparation_folder import influential
 from raypoly.data.preparing.prepare_config import PrepareConfig, SourceConfig
 from raypoly.data.preparing.sources import LoadedSources
-from raypoly.recipes.cppo.gate_plans import GatePlans
-from raypoly.recipes.cppo.plan_proposals import PlanOutcome, funnel
 
 _LEVELS = ("introductory", "easy", "medium", "interview", "medium_hard", "hard", "competition", "very_hard")
-"""Words for difficulty, ascending; others come last."""
+"""Difficulty, ascending; other words come last."""
 _FEWEST_TOKENS = 16
 
 Decisions = Mapping[StageName, Sequence[Decision]]
@@ -26,18 +24,12 @@ Decisions = Mapping[StageName, Sequence[Decision]]
 
 @dataclass(frozen=True)
 class PreparationResult:
-    """The result of a preparation."""
-
     config: PrepareConfig
     loaded: LoadedSources
     against: LoadedSources | None
     decisions: Decisions
     splits: Mapping[str, Sequence[Candidate]]
-    """The splits that are not empty, in the order train, validation, test."""
-    plans: Sequence[PlanOutcome] | None = None
-    """Of the training problems; None where none were asked for."""
-    gate: GatePlans | None = None
-    """Of the same problems."""
+    """Those that are not empty, in the order train, validation, test."""
 
     @property
     def kept(self) -> list[Candidate]:
@@ -45,7 +37,7 @@ class PreparationResult:
 
 
 def card_values(result: PreparationResult) -> dict[str, Any]:
-    """The card's values: a function of the problems and the config, without machine or time."""
+    """A function of problems and config, without machine or time."""
     config, decisions, kept = result.config, result.decisions, result.kept
     days = [it.facts.date for it in kept if it.facts.date]
     return {
@@ -67,14 +59,12 @@ def card_values(result: PreparationResult) -> dict[str, Any]:
         "licences": _counted(it.facts.licence or "unknown" for it in kept),
         "dates": [min(days), max(days)] if days else None,
         "solutions": sum(it.has_solution for it in kept),
-        **({} if result.plans is None else {"plans": funnel(result.plans, config.plans.methods)}),
-        **({} if result.gate is None else {"gate": result.gate.counts}),
         "config": influential(config),
     }
 
 
 def stage_counts(decisions: Decisions, skipped: Collection[StageName] = ()) -> list[dict[str, Any]]:
-    """For each stage the number of problems that it got and kept; `dropped` is None for a skipped stage."""
+    """Problems that came, were dropped (None for a skipped stage) and went on, by stage."""
     rows, left = [], len(decisions["load"])
     for name in STAGES:
         dropped = sum(bool(decision.reason) for decision in decisions[name])
@@ -85,7 +75,6 @@ def stage_counts(decisions: Decisions, skipped: Collection[StageName] = ()) -> l
 
 
 def _skipped(result: PreparationResult) -> set[StageName]:
-    """Stages that the config leaves out."""
     skipped: set[StageName] = set()
     if not any(source.chooses for source in result.config.sources.values()):
         skipped.add("choose")
@@ -99,7 +88,6 @@ def _skipped(result: PreparationResult) -> set[StageName]:
 
 
 def encode_card(values: Mapping[str, Any]) -> bytes:
-    """The bytes of `card.json`."""
     return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -121,14 +109,14 @@ def _sources(loaded: LoadedSources, configs: Mapping[str, SourceConfig]) -> dict
 
 
 def _reasons(decisions: Decisions) -> list[dict[str, Any]]:
-    """Kinds of reasons by stage, the most common first."""
+    """By stage, the most common first."""
     found = Counter((name, _kind(d.reason)) for name in STAGES for d in decisions[name] if d.reason)
     order = sorted(found.items(), key=lambda item: (STAGES.index(item[0][0]), -item[1], item[0][1]))
     return [{"stage": stage, "reason": reason, "problems": count} for (stage, reason), count in order]
 
 
 def _kind(reason: str) -> str:
-    """A reason without the problem's own part: numbers, ids, and the text after a colon."""
+    """A reason without numbers, ids, and the text after a colon."""
     words = reason.partition(":")[0].partition(" (")[0].split()
     return " ".join("N" if any(c.isdigit() for c in word) else word for word in words)
 
@@ -141,7 +129,7 @@ def _passes(decisions: Iterable[Decision]) -> dict[str, int]:
 
 
 def _tokens(decisions: Iterable[Decision], kept: Iterable[Candidate], limit: int) -> dict[str, Any]:
-    """Of the prompts' tokens; `histogram` by the upper end of each bin, a power of two."""
+    """`histogram`: by the upper end of each bin, a power of two."""
     facts = [decision.facts for decision in decisions if decision.facts.get("tokens") is not None]
     bins = Counter(max(_FEWEST_TOKENS, 1 << (it["tokens"] - 1).bit_length()) for it in facts)
     ordered = sorted(it.prompt_tokens for it in kept if it.prompt_tokens is not None)

@@ -1,4 +1,4 @@
-"""Decisions about every problem by stage. The decisions of a finished stage are stored as one object.
+"""Decisions about every problem; those of a finished stage are one object.
 
 decisions = log.stage("same", lambda: compare(candidates))     # read from the folder if stored
 dropped = {decision.problem_id for decision in decisions if decision.reason}
@@ -25,31 +25,27 @@ DERIVED: tuple[StageName, ...] = ("sampling", "split")
 
 @dataclass(frozen=True)
 class Decision:
-    """A stage's decision about one problem."""
-
     problem_id: str | None
     """None for a row without one."""
     stage: StageName
     reason: str = ""
     """Why it was left out; empty if it was kept."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values: the row's place, the number of tests, of samples that passed ..."""
+    """JSON values: the row's place, samples that passed ..."""
 
 
 class DecisionLog:
-    """The decisions in a preparation's folder."""
-
     def __init__(self, store: Store, lease: Lease | None = None) -> None:
-        """`lease`: None for reading only."""
+        """`lease`: None for reading."""
         self._store, self._lease = store, lease
 
     def stage(self, name: StageName, decide: Callable[[], Sequence[Decision]]) -> list[Decision]:
-        """The stage's stored decisions; else those of `decide`, which are then stored."""
+        """The stored decisions; else those of `decide`, which are then stored."""
         found = self.read(name)
         return self.keep(name, decide()) if found is None else found
 
     def keep(self, name: StageName, decisions: Sequence[Decision]) -> list[Decision]:
-        """Store the decisions of a finished stage: immutable, unless it is `DERIVED`."""
+        """Store them: for good, unless the stage is `DERIVED`."""
         assert self._lease is not None
         self._lease.check()
         write = self._store.put_mutable if name in DERIVED else self._store.commit
@@ -57,7 +53,7 @@ class DecisionLog:
         return list(decisions)
 
     def read(self, name: StageName) -> list[Decision] | None:
-        """The decisions of a stage; None if it is not done. Raises `CorruptData` if they are damaged."""
+        """None if the stage is not done. Raises `CorruptData`."""
         key = _key(name)
         if not self._store.exists(key):
             return None
@@ -69,17 +65,14 @@ def _key(name: StageName) -> str:
 
 
 def explain_problem(store: Store, problem_id: str) -> str:
-    """Readable lines, one for each stage that has decided; the last states the result so far.
-
-    Raises `UsageError` if the preparation has no problem of this id.
-    """
+    """A line for each stage that has decided, and the result so far. Raises `UsageError` for an unknown id."""
     log = DecisionLog(store)
     known: dict[StageName, list[Decision]] = {}
     for stage in STAGES:
         found = log.read(stage)
-        if found is None and stage != "choose":  # folders of earlier versions have no choice
+        if found is None:
             break
-        known[stage] = found or []
+        known[stage] = found
     mine = {stage: [d for d in decisions if d.problem_id == problem_id] for stage, decisions in known.items()}
     if not mine.get("load"):
         if "load" not in known:

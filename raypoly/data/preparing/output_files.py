@@ -1,10 +1,10 @@
-"""A preparation's result: for each split a Parquet file with provenance, and the same as JSON lines.
+"""The data of a preparation: for each split a Parquet file with provenance, and the same as JSON lines.
 
     data/train.parquet      raypoly's own row as columns (tests as JSON text) beside where each problem comes from;
                             `public_tests` is a column where any problem has such tests
     data/train.jsonl        raypoly's own rows (docs/problem-formats.md), provenance in their metadata
 
-The bytes depend only on the problems: they contain no time, path or machine.
+The bytes depend on the problems alone: no time, path or machine.
 """
 
 from __future__ import annotations
@@ -49,20 +49,17 @@ SCHEMA = pa.schema(
     ]
 )
 _WITH_PUBLIC = SCHEMA.append(pa.field("public_tests", pa.string()))
-"""Of a file in which any problem has public tests."""
 _ROW_GROUP = 256
 _GROUP_CHARACTERS = 64 << 20
 """The most characters of tests in one group."""
 
 
 def write_jsonl(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
-    """One of raypoly's own rows a problem."""
     for it in candidates:
         file.write(f"{dumps(row_of(_told(it)))}\n".encode())
 
 
 def write_parquet(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
-    """The same, and provenance in columns of its own."""
     kept = list(candidates)
     schema = _WITH_PUBLIC if any(it.has_public_tests for it in kept) else SCHEMA
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
@@ -71,7 +68,7 @@ def write_parquet(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
 
 
 def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Rows in groups for Parquet; smaller groups for long tests."""
+    # a group of rows is in memory at once, and tests may have megabytes
     group: list[dict[str, Any]] = []
     size = 0
     for row in rows:
@@ -85,9 +82,9 @@ def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 
 
 def encode_exclusions(decisions: Iterable[Decision]) -> bytes:
-    """An exclusion list for `problems.exclude`: every problem and row that was left out, by stage.
+    """A list for `problems.exclude`: every problem and row that was left out.
 
-    An unusable row is listed without its id if another row of that id is usable, which must not be excluded.
+    An unusable row has no id there if another row of that id is usable.
     """
     decisions = list(decisions)
     usable = {it.problem_id for it in decisions if it.stage == "load" and not it.reason}
@@ -105,7 +102,7 @@ def encode_exclusions(decisions: Iterable[Decision]) -> bytes:
 
 
 def _told(it: Candidate) -> Problem:
-    """The problem with its provenance as text in its metadata."""
+    """With provenance as text in its metadata."""
     problem, facts = it.problem, it.facts
     told = _provenance(problem, facts) | {
         "row": str(facts.row),

@@ -1,4 +1,4 @@
-"""A preparation's folder with lease and journal. The same command finds it again.
+"""The folder of a preparation. The same command finds it again.
 
 folder = PreparationFolder.of(config)     # touches nothing
 store, lease = folder.open()              # makes the folder, takes the lease, commits preparation.json
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from raypoly.core.config import Config
 from raypoly.core.config_keys import dotted_values
 from raypoly.core.errors import CorruptData, UsageError
 from raypoly.core.gguf_models import with_sha256
-from raypoly.data.preparing.prepare_config import PrepareConfig
+from raypoly.data.preparing.prepare_config import FolderConfig, PrepareConfig
 from raypoly.run.run_folder import open_leased, run_location
 from raypoly.run.run_identity import (
     config_hash,
@@ -23,29 +24,26 @@ from raypoly.run.run_identity import (
     storage_options,
 )
 from raypoly.run.store import Lease, Store, open_store
-from raypoly.run.store.location import Location
+from raypoly.run.store.location import Location, StorageOptions
 from raypoly.run.store.sealed_files import seal, unseal
 
 _CONFIG_KEY = "preparation.json"
 _INPUTS_KEY = "inputs.json"
-_FREE = keys_without_effect(PrepareConfig)
-_LATER = ("band.", "split.", "plans.held_out", "plans.label", "plans.gate_rows")
-"""Keys that select from samples and answers: another start may change them, and asks for nothing again."""
+C = TypeVar("C", bound=FolderConfig)
 
 
 @dataclass(frozen=True)
-class PreparationFolder:
-    """A preparation's place."""
-
+class PreparationFolder(Generic[C]):
     location: Location
-    config: PrepareConfig
+    config: C
 
     @classmethod
-    def of(cls, config: PrepareConfig) -> PreparationFolder:
-        """The config's folder. Raises `UsageError` if it can't be used."""
-        config = config.model_copy(update={"model": with_sha256(config.model)})
-        name = f"prepare-{config.run.name}-{config_hash(config)}"
-        return cls(run_location(config.run, name, storage_options(config.of_a_run())), config)
+    def of(cls, config: C) -> PreparationFolder[C]:
+        """Raises `UsageError` if it can't be used."""
+        if isinstance(config, PrepareConfig):
+            config = config.model_copy(update={"model": with_sha256(config.model)})
+        name = f"{config.folder_prefix}-{config.run.name}-{config_hash(config)}"
+        return cls(run_location(config.run, name, _options(config)), config)
 
     @property
     def name(self) -> str:
@@ -57,13 +55,13 @@ class PreparationFolder:
 
     def look(self) -> Store:
         """Open it for reading. Raises `UsageError` if it holds another preparation or none."""
-        store = open_store(self.location, storage_options(self.config.of_a_run()), make=False)
+        store = open_store(self.location, _options(self.config), make=False)
         _check(store, self.config)
         return store
 
     def open(self) -> tuple[Store, Lease]:
-        """Open it for writing. Raises `LeaseHeld` if another driver lives, `UsageError` if it holds something else."""
-        return open_leased(self.location, storage_options(self.config.of_a_run()), "raypoly prepare", self._record)
+        """Open it for writing. Raises `LeaseHeld`, and `UsageError` if it holds something else."""
+        return open_leased(self.location, _options(self.config), "raypoly prepare", self._record)
 
     def _record(self, store: Store, _: Lease) -> None:
         _check(store, self.config)
@@ -71,16 +69,19 @@ class PreparationFolder:
             store.commit(_CONFIG_KEY, seal(self.config.model_dump(mode="json")))
 
 
+def _options(config: FolderConfig) -> StorageOptions:
+    return storage_options(Config(run=config.run))
+
+
 def keep_inputs(store: Store, digests: Mapping[str, str]) -> None:
-    """Record the files' digests (SHA-256, hex) by their config names. At a later start, raise `UsageError` if one has
-    changed."""
+    """Record SHA-256, hex, of the files by their config names. Raises `UsageError` if one has changed since."""
     if not store.exists(_INPUTS_KEY):
         store.commit(_INPUTS_KEY, seal({"files": digests}))
     require_inputs(store, digests)
 
 
 def require_inputs(store: Store, digests: Mapping[str, str]) -> None:
-    """Raise `UsageError` if a file is not the one that `keep_inputs` recorded."""
+    """Raises `UsageError` if a file is not the one that `keep_inputs` recorded."""
     known = unseal(store.read(_INPUTS_KEY), store.place(_INPUTS_KEY))["files"]
     changed = [name for name, digest in digests.items() if known.get(name, digest) != digest]
     if changed:
@@ -90,13 +91,13 @@ def require_inputs(store: Store, digests: Mapping[str, str]) -> None:
         )
 
 
-def influential(config: PrepareConfig) -> dict[str, Any]:
-    """The dotted keys that affect results, with their values."""
-    return {key: value for key, value in dotted_values(config).items() if key not in _FREE}
+def influential(config: FolderConfig) -> dict[str, Any]:
+    """Dotted keys that affect results, with their values."""
+    free = keys_without_effect(type(config))
+    return {key: value for key, value in dotted_values(config).items() if key not in free}
 
 
-def _check(store: Store, config: PrepareConfig) -> None:
-    """Raise `UsageError` if the folder does not hold the config's preparation."""
+def _check(store: Store, config: FolderConfig) -> None:
     if not store.exists(_CONFIG_KEY):
         strange = find_foreign_entry(store)
         if strange is not None:
@@ -107,7 +108,8 @@ def _check(store: Store, config: PrepareConfig) -> None:
     except CorruptData as error:
         raise UsageError(f"{error} Restore it, or add run.fresh=true for a new preparation.") from error
     changes = diff_configs(first, config)
-    refused = [change for change in changes if change.key not in _FREE and not change.key.startswith(_LATER)]
+    free = keys_without_effect(type(config))
+    refused = [change for change in changes if change.key not in free and not change.key.startswith(config.later)]
     if refused:
         raise UsageError(
             f"The preparation in {store.uri} was started differently: {'; '.join(map(str, refused))}. "

@@ -1,18 +1,17 @@
-"""The keys of a preparation: its own sections, and those shared with training (run, model, generator ...)."""
+"""The keys of a preparation: its own sections, and some of training's (run, model, generator ...)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from raypoly.core.config import (
     Config,
     GeneratorConfig,
-    JudgeConfig,
     ModelConfig,
     RayConfig,
     RunConfig,
@@ -21,9 +20,6 @@ from raypoly.core.config import (
     TrainConfig,
     WarmStartConfig,
 )
-from raypoly.core.endpoint_config import EndpointConfig
-from raypoly.core.errors import UsageError
-from raypoly.core.server_access import refuse_login
 from raypoly.core.settings import load_of
 from raypoly.data.preparing.row_conditions import RowConditions
 
@@ -169,68 +165,19 @@ class SplitConfig(Section):
     rest: Literal["train", "test"] = Field("train", description="Where all other problems go.")
 
 
-class PlansConfig(Section):
-    """Gold plans of the training problems, for supervised training of a planner (docs/cppo.md)."""
+class FolderConfig(Section):
+    """Keys of a command that prepares data in a folder of its own."""
 
-    methods: int = Field(4, ge=1, le=26, description="K, the methods of a plan.")
-    proposals: int = Field(6, ge=1, le=26, description="Methods that the teacher is asked for, at least `methods`.")
-    answer_tokens: int = Field(1024, ge=16, description="Longest answer of the teacher and of the judge, in tokens.")
-    temperature: float | None = Field(
-        0.7, ge=0, description="The teacher's sampling temperature; null leaves it to the server. The judge has 0."
-    )
-    held_out: float = Field(
-        0.2, ge=0, lt=1, description="Share of the problems whose plans measure a gate, and do not train it."
-    )
-    label: tuple[str, ...] = Field(
-        (),
-        description="Folders of runs that have trained a planner: the judge labels plans that it wrote, and they are "
-        "among the gate's rows.",
-    )
-    label_plans: int = Field(
-        4, ge=1, description="Most plans of a problem that are labelled: the newest different ones of all these runs."
-    )
-    gate_rows: str = Field(
-        "gate",
-        pattern=r"^gate[A-Za-z0-9_-]*$",
-        description="The gate's rows are in data/NAME.jsonl and data/NAME_held_out.jsonl. With `label` give another "
-        "name, such as gate_2: a gate that is trained keeps its rows.",
-    )
-    teacher: EndpointConfig = Field(default_factory=EndpointConfig)
-    """Of the model that proposes methods. Without its name no plans are made."""
-    judge: EndpointConfig = Field(default_factory=EndpointConfig)
-    """Of the model that judges them."""
-
-    @model_validator(mode="after")
-    def _asks_enough(self) -> PlansConfig:
-        if self.proposals < self.methods:
-            raise ValueError(f"proposals={self.proposals} are too few for plans of methods={self.methods}")
-        if self.label and self.gate_rows == "gate":
-            raise ValueError("label needs gate_rows of another name, such as gate_2: a trained gate keeps its rows")
-        return self
-
-    @property
-    def wanted(self) -> bool:
-        """Whether plans are made: some server is named."""
-        return any(it.url or it.name for it in (self.teacher, self.judge))
-
-    def check_servers(self) -> None:
-        """Raise `UsageError` where plans are wanted and a server can't be asked."""
-        if self.label and not self.wanted:
-            raise UsageError("plans.label needs servers: name plans.teacher and plans.judge as for gold plans.")
-        for name, endpoint in (("teacher", self.teacher), ("judge", self.judge)):
-            if self.wanted and not endpoint.name:
-                raise UsageError(f"plans.{name}.name is missing: name the model of the {name}'s server.")
-            refuse_login(f"plans.{name}.url", endpoint.url, f"plans.{name}.api_key_env")
-            if self.wanted and not (endpoint.url or "").startswith(("http://", "https://")):
-                raise UsageError(
-                    f"plans.{name}.url={endpoint.url or 'null'} is no http(s) address of the {name}'s server."
-                )
-
-
-class PrepareConfig(Section):
-    """One preparation."""
-
+    folder_prefix: ClassVar[str]
+    """Begin of the folder's name where `run.dir` is not set."""
+    later: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of keys that a later start may change: they choose among answers that are there."""
     run: RunConfig = Field(default_factory=RunConfig)
+
+
+class PrepareConfig(FolderConfig):
+    folder_prefix = "prepare"
+    later = ("band.", "split.")
     sources: dict[str, SourceConfig] = Field(min_length=1)
     against: dict[str, SourceConfig] = Field(default_factory=dict)
     solutions: SolutionsConfig = Field(default_factory=SolutionsConfig)
@@ -238,7 +185,6 @@ class PrepareConfig(Section):
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
     band: BandConfig = Field(default_factory=BandConfig)
     split: SplitConfig = Field(default_factory=SplitConfig)
-    plans: PlansConfig = Field(default_factory=PlansConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
     generator: GeneratorConfig = Field(default_factory=GeneratorConfig)
@@ -259,22 +205,18 @@ class PrepareConfig(Section):
         return values
 
     def of_a_run(self) -> Config:
-        """A training config for the actors and for Ray's connection, which hides the endpoints' keys from Ray. Programs
-        need no evidence here."""
-        teacher, judge = self.plans.teacher.api_key_env, self.plans.judge.api_key_env
-        keys = JudgeConfig(name="openai", api_key_env=teacher, failover_key_env=judge or "OPENAI_API_KEY")
+        """For actors and Ray's connection. Programs need no evidence here."""
         return Config(
             run=self.run,
             model=self.model,
             warm_start=self.warm_start,
             generator=self.generator,
             scorer=self.scorer.model_copy(update={"evidence": False, "all_tests": False}),
-            judge=keys if self.plans.wanted else JudgeConfig(),
             train=TrainConfig(seed=self.sampling.seed, rollouts=max(1, self.sampling.samples)),
             ray=self.ray,
         )
 
 
 def load_config(path: str, overrides: Sequence[str] = ()) -> PrepareConfig:
-    """The config of `path` with `overrides` (`section.key=value`, `sources.NAME.key=value`) applied."""
+    """`overrides`: `section.key=value`, `sources.NAME.key=value`."""
     return load_of(PrepareConfig, path, overrides)

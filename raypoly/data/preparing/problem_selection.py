@@ -15,7 +15,7 @@ from raypoly.data.similar import DuplicatePair, find_duplicates, find_overlaps
 
 
 def decide_duplicates(candidates: Sequence[Candidate], evaluation: Iterable[Candidate]) -> list[Decision]:
-    """A decision for each problem that is left out as a duplicate, or as one of an evaluation set."""
+    """One for each problem that is a duplicate, or in an evaluation set."""
     leaked = find_overlaps((it.problem for it in candidates), (it.problem for it in evaluation))
     names = {pair.dropped.id for pair in leaked}
     twice = find_duplicates(it.problem for it in candidates if it.id not in names)
@@ -33,17 +33,17 @@ def _same(pair: DuplicatePair, what: str) -> Decision:
 
 @dataclass(frozen=True)
 class SampledPassRate:
-    """The result of the base model's samples of a problem."""
+    """The base model's samples of a problem."""
 
     samples: int
     passes: int | None
-    """None if the problem's tests could not be run."""
+    """None if the tests could not be run."""
     detail: str = ""
     """Why not."""
 
 
 def decide_band(rates: Mapping[str, SampledPassRate], band: BandConfig) -> list[Decision]:
-    """A decision for each problem by the base model's pass rate; `rates` are by problem id."""
+    """One for each problem; `rates` are by its id."""
     decided = []
     for problem_id, rate in rates.items():
         solved = f"the base model solves it in {rate.passes} of {rate.samples} samples"
@@ -60,10 +60,10 @@ def decide_band(rates: Mapping[str, SampledPassRate], band: BandConfig) -> list[
 
 
 def decide_splits(candidates: Sequence[Candidate], config: SplitConfig) -> list[Decision]:
-    """A decision for each problem, in the order of the candidates; `facts["split"]` is its split.
+    """One for each candidate, in order; `facts["split"]` is its split.
 
-    Splits are drawn by seed, or the newest problems go to `test`, then `validation`. A problem without a date counts as
-    oldest. The order of files and rows does not matter. Raises `UsageError` if no problem is left for training.
+    Splits are drawn by seed; or the newest problems go to `test`, then `validation`, and one without a date is oldest.
+    The order of files and rows does not matter. Raises `UsageError` if no problem is left for training.
     """
     held_out = config.test + config.validation
     if held_out >= len(candidates):

@@ -25,23 +25,20 @@ from raypoly.data.templates import load_template, load_tokenizer, prompt_maker
 
 
 def template_digests(config: PrepareConfig) -> dict[str, str]:
-    """SHA-256, hex, of each template, by the key that names it. Raises `UsageError` if one can't be read."""
+    """SHA-256, hex, by the key that names the template. Raises `UsageError`."""
     texts = {key: load_template(name, key).texts for key, name in _named(config).items()}
     return {key: hashlib.sha256(json.dumps(text).encode()).hexdigest() for key, text in texts.items()}
 
 
 def prompt_makers(config: PrepareConfig) -> dict[str, PromptMaker | None]:
-    """For each source a function that makes its prompts, by its own template or else the config's; None keeps them.
-
-    Raises `UsageError` if a template can't be used.
-    """
+    """By source, from its own template or else the config's; None keeps its prompts. Raises `UsageError`."""
     chat = config.prompts.chat_template
     made = {key: prompt_maker(name, chat, key, "prompts.chat_template") for key, name in _named(config).items()}
     return {name: made.get(_key(name, source)) for name, source in config.sources.items()}
 
 
 def _named(config: PrepareConfig) -> dict[str, str]:
-    """The templates in use, by the keys that name them."""
+    """Templates in use, by their keys."""
     named = {_key(name, it): it.template or config.prompts.template for name, it in config.sources.items()}
     return {key: template for key, template in sorted(named.items()) if template != "none"}
 
@@ -51,17 +48,16 @@ def _key(name: str, source: SourceConfig) -> str:
 
 
 def use_templates(candidates: Sequence[Candidate], makers: Mapping[str, PromptMaker | None]) -> list[Candidate]:
-    """The problems with the prompts of their sources' templates."""
     return [replace(it, make_prompt=makers[it.facts.source]) for it in candidates]
 
 
 def prompts_of(candidates: Iterable[Candidate]) -> list[str]:
-    """Their prompts. Raises `UsageError` if a template can't make one."""
+    """Raises `UsageError` if a template can't make one."""
     return [it.problem.prompt for it in candidates]
 
 
 def encoder(name: str) -> Encode:
-    """The encoder of a tokenizer's folder or hub id. Raises `UsageError`."""
+    """`name`: a tokenizer's folder or hub id. Raises `UsageError`."""
     tokenizer = load_tokenizer(name, "prompts.tokenizer")
 
     def encoded(texts: list[str]) -> list[list[int]]:
@@ -77,9 +73,9 @@ def encoder(name: str) -> Encode:
 async def decide_lengths(
     candidates: Sequence[Candidate], texts: Sequence[str], config: PromptsConfig, limit: int, encode: Encode | None
 ) -> list[Decision]:
-    """A decision for each problem: the number of tokens of its prompt in `texts`, and what to do above `limit`.
+    """One for each problem, by the tokens of its prompt in `texts`. Facts of a cut prompt hold the new one.
 
-    The facts of a cut prompt hold the new prompt. Without `encode` nothing is counted.
+    Without `encode` nothing is counted.
     """
     if encode is None:
         return [Decision(it.id, "prompts") for it in candidates]

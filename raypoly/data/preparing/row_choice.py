@@ -20,8 +20,6 @@ from raypoly.data.preparing.row_conditions import RowMatch
 
 
 class RowChoice:
-    """The choice of one source."""
-
     def __init__(self, name: str, source: SourceConfig) -> None:
         self._name, self._source = name, source
         self.left_out: list[Decision] = []
@@ -30,7 +28,7 @@ class RowChoice:
         self._present: set[str] = set()
 
     def matches(self, problem_id: str, facts: SourceFacts, match: RowMatch) -> bool:
-        """Whether a usable row meets `where`. If not, it is left out."""
+        """Whether a usable row meets `where`; else it is left out."""
         self._absent = set(match.absent) if self._absent is None else self._absent & set(match.absent)
         self._present.update(match.present)
         if match.unmet:
@@ -38,9 +36,9 @@ class RowChoice:
         return not match.unmet
 
     def draw(self, matching: Sequence[Candidate]) -> list[Candidate]:
-        """`take` of the candidates that meet `where`, in their order; a larger `take` adds to those of a smaller one.
+        """`take` of those that meet `where`, in their order; a larger `take` adds to a smaller one.
 
-        Raises `UsageError` if there are fewer, or none, and if no row had a field of `where`.
+        Raises `UsageError` if there are fewer, or none, or if no row had a field of `where`.
         """
         if self._absent:
             raise UsageError(

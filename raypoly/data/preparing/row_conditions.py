@@ -38,11 +38,11 @@ Scalars = Annotated[tuple[Scalar, ...], BeforeValidator(_several)]
 
 
 class Condition(BaseModel):
-    """What one field must meet: all that is given."""
+    """On one field: all that is given must hold."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     any_of: Scalars | None = None
-    """The value, or one value of a list, is one of these: what a plain value or list in the config means."""
+    """The value, or one of a list, is one of these. A plain value or list in the config means this."""
     has: Scalars | None = None
     """A list has all of these."""
     after: date | None = None
@@ -52,7 +52,7 @@ class Condition(BaseModel):
     at_most: float | None = None
 
     def holds(self, value: Any) -> bool:
-        """Whether a value that is there meets it. Texts are compared without regard to case."""
+        """Whether a value that is there meets it. Case does not count."""
         held = {_plain(one) for one in _several(value)}
         day = day_of(value)
         number = _number(value)
@@ -68,14 +68,12 @@ class Condition(BaseModel):
 
 @dataclass(frozen=True)
 class RowMatch:
-    """What the conditions say of one row."""
-
     unmet: str = ""
     """Why the row is left out; empty if it meets all."""
     absent: tuple[str, ...] = ()
-    """The fields that are asked for and that it lacks."""
+    """Fields of conditions that it lacks."""
     present: tuple[str, ...] = ()
-    """All fields that it has, if it lacks one."""
+    """All its fields, if it lacks one."""
 
 
 MATCHES = RowMatch()
@@ -83,7 +81,7 @@ MATCHES = RowMatch()
 
 @dataclass(frozen=True)
 class RowConditions:
-    """Conditions by field. A dot leads into a nested one, as in `extra_info.dataset`."""
+    """By field; a dot leads into a nested one: `extra_info.dataset`."""
 
     by_field: Mapping[str, Condition]
 
@@ -93,7 +91,6 @@ class RowConditions:
         return cls({name: _parse(name, given) for name, given in where.items()})
 
     def match(self, row: Mapping[str, Any]) -> RowMatch:
-        """The result for a row's fields."""
         values = {name: _field(row, name) for name in self.by_field}
         absent = tuple(name for name, value in values.items() if _is_absent(value))
         if absent:
@@ -128,15 +125,15 @@ def _parse(name: str, given: Any) -> Condition:
 
 
 def _field(row: Mapping[str, Any], name: str) -> Any:
-    """A field's value; None where there is none. A column may have a dot in its own name."""
     value: Any = row
+    # a column may have a dot in its own name
     for part in [name] if name in row else name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
 
 def _number(value: Any) -> float | None:
-    """A number, also where the row has it as text; None for anything else."""
+    """Also of a text; None for anything else."""
     if isinstance(value, str):
         try:
             return float(value)
@@ -150,7 +147,7 @@ def _is_absent(value: Any) -> bool:
 
 
 def _plain(value: Any) -> str:
-    """A value as a text that equal values share."""
+    """A text that equal values share."""
     if isinstance(value, date):
         return day_of(value)
     if isinstance(value, float) and value.is_integer():

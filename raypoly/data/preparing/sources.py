@@ -3,8 +3,7 @@
     loaded = load_sources(config.sources)
     loaded.candidates; [decision.reason for decision in loaded.decisions]
 
-A row becomes a problem, or is set aside with a reason. The reader of its format gives date, difficulty and tags. Of the
-problems a source's `where` and `take` choose.
+A row becomes a problem, or is set aside with a reason; of the problems a source's `where` and `take` choose.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from raypoly.data.preparing.row_conditions import MATCHES, RowMatch
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A source's file on this machine, or the files of a data set's split."""
+    """On this machine; or the files of a data set's split."""
 
     name: str
     paths: tuple[Path, ...]
@@ -43,39 +42,33 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class ReadRow:
-    """The result of reading one row."""
-
     facts: SourceFacts
     problem_id: str | None
     """None if the row has none."""
     reason: str = ""
-    """Why it is set aside; empty if it is usable."""
+    """Empty if it is usable."""
     problem: Problem | None = None
     match: RowMatch = MATCHES
-    """What the source's `where` says of it."""
 
 
 Reader = Callable[[SourceFile, SourceConfig], Iterator[ReadRow]]
-"""Reads a file's rows, in its order."""
 
 
 @dataclass(frozen=True)
 class LoadedSources:
-    """The sources' problems and bad rows."""
-
     candidates: list[Candidate]
-    """In the order of the config and of the files; each id once."""
+    """In the order of config and files; each id once."""
     decisions: list[Decision]
     """One for each row, also those set aside."""
     files: list[SourceFile]
     rows: Mapping[str, int] = field(default_factory=dict)
     """By source."""
     choices: list[Decision] = field(default_factory=list)
-    """One for each problem that `where` or `take` leaves out."""
+    """Of problems that `where` or `take` leaves out."""
 
 
 def find_source(name: str, source: SourceConfig) -> SourceFile:
-    """The source's file, downloaded if it is on the hub. Raises `UsageError` if there is none."""
+    """Downloads it if it is on the hub. Raises `UsageError` if there is none."""
     known = [format_.name for format_ in FORMATS]
     if source.format is not None and source.format not in known:
         raise UsageError(f"The format {source.format!r} of {name} is unknown; known are {', '.join(known)}.")
@@ -93,7 +86,7 @@ def find_source(name: str, source: SourceConfig) -> SourceFile:
 
 
 def digests_here(sources: Mapping[str, SourceConfig]) -> dict[str, str]:
-    """SHA-256, hex, by name; of those sources alone that are a file or a folder on this machine."""
+    """SHA-256, hex, of sources that are a file or a folder on this machine, by name."""
     places = {name: Path(str(source.path or source.hub)).expanduser() for name, source in sources.items()}
     return {name: find_source(name, sources[name]).sha256 for name, place in places.items() if place.exists()}
 
@@ -109,7 +102,7 @@ def _digest(name: str, path: Path) -> str:
 def load_sources(
     sources: Mapping[str, SourceConfig], files: Sequence[SourceFile] | None = None, read: Reader | None = None
 ) -> LoadedSources:
-    """All problems of the sources. `read` is another way to read a file's rows than one by one in this process.
+    """`read`: default, one by one in this process.
 
     Raises `UsageError` if a file can't be read, none of its rows is usable or chosen, or no row has a field of `where`.
     """
@@ -138,7 +131,7 @@ def load_sources(
 
 
 def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
-    """The content of one row: a function of the row alone. A `ValueError` stands for a row that can't be parsed."""
+    """A function of the row alone. A `ValueError` stands for one that can't be parsed."""
     problem_id: str | None = None
     try:
         if isinstance(row, ValueError):
@@ -167,13 +160,13 @@ def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
 
 
 def read_file(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
-    """A file's rows in its order. Raises `UsageError`."""
+    """In the file's order. Raises `UsageError`."""
     for number, row in numbered_throughout(file.paths, rows_of):
         yield read_row(row, SourceFacts(file.name, number, file.revision, source.licence), source)
 
 
 def _unique(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Problem | None]:
-    """Decide about a row, given those before it; `taken` has the source of each id."""
+    """`taken`: the source of each id before it."""
     facts, problem, reason, problem_id = row.facts, row.problem, row.reason, row.problem_id
     if problem is not None and problem.id in taken:
         if taken[problem.id] != facts.source:  # another data set counts its problems in the same way
@@ -185,7 +178,7 @@ def _unique(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Problem |
 
 
 def describe_loaded(loaded: LoadedSources) -> str:
-    """Words for the number of usable rows, and for the first row that was set aside."""
+    """How many rows are usable, and the first that was set aside, in words."""
     words = f"{len(loaded.candidates) + len(loaded.choices):,} problems of {len(loaded.decisions):,} rows"
     if loaded.choices:
         words += f", of which where and take choose {len(loaded.candidates):,}"

@@ -1,15 +1,16 @@
 """CPPO: a planner is paid if its plan is accepted and one of its K attempts passes; the solver learns within each plan.
 
     R_out = max_i r_i        R_plan = J R_out                  J in {0, 1}: the gate accepts the plan
-    A_i    = (r_i - mean r) / (std r + 1e-6)                   over the K attempts behind one plan
+    A_i    = (r_i - mean r) / (std r + 1e-6)                   over the K attempts of one plan
     A_plan = (R_plan - mean R_plan) / (std R_plan + 1e-6)      over the M plans of the group
 
 Coordinated Pass@K Policy Optimization, arXiv 2605.27000, equations 8 to 12. `reward: outcome` leaves J out, `reward:
 gate` leaves the outcome out (the warm-up: no attempt is needed). `solver_scope: group` compares an attempt with all of
 the group. A weight of 0 leaves a region out: it has no rows, and so no KL term either.
 
-Needs drafts (`scaffold.name=tuple`) and the stage `gate`. When: attempts should differ by plan, not by chance.
-Known to go wrong: without the gate plans repeat themselves or hold code; a solver that is punished behind wrong methods
+Needs drafts (`scaffold.name=tuple`). Brings the stage `contract_gate` where `stages.own` has no gate. When: attempts
+should differ by plan, not by chance.
+Known to go wrong: without the gate plans repeat themselves or hold code; a solver that is punished after wrong methods
 learns to ignore methods (`followed` of an evaluation); if no plan is accepted or no attempt passes, the planner has no
 gradient.
 """
@@ -29,7 +30,7 @@ from raypoly.algorithms.objectives.peers import compare_with_peers
 from raypoly.analysis.metrics.plan_diversity import has_duplicate
 from raypoly.core.errors import UsageError
 from raypoly.core.values import ATTEMPT, Float64
-from raypoly.rollouts.scaffolds.plan_contract import read_plan
+from raypoly.recipes.cppo.plan_contract import read_plan
 
 
 class CPPOConfig(ObjectiveConfig):
@@ -37,7 +38,7 @@ class CPPOConfig(ObjectiveConfig):
         "product", description="What a plan is worth: J R_out (`product`), R_out (`outcome`), or J (`gate`)."
     )
     solver_scope: Literal["tuple", "group"] = Field(
-        "tuple", description="Whom an attempt is compared with: those behind its plan, or all of the group."
+        "tuple", description="Whom an attempt is compared with: those of its plan, or all of the group."
     )
     plan_weight: float = Field(1.0, ge=0, description="Of the plans' advantages; 0: plans have no rows.")
     solver_weight: float = Field(1.0, ge=0, description="Of the attempts' advantages; 0: attempts have no rows.")
@@ -53,6 +54,7 @@ class CPPO(Objective):
     Config = CPPOConfig
     config: CPPOConfig
     loss = "clipped_surrogate"
+    stages = ("contract_gate",)
     loss_defaults: ClassVar[Mapping[str, Any]] = {
         "clip_low": 0.2,
         "clip_high": 0.2,
@@ -100,14 +102,13 @@ class CPPO(Objective):
         return outcomes if accepted is None else accepted * outcomes
 
     def measures(self) -> Mapping[str, float]:
-        """Those of `plan_shares`."""
         return {} if self._last is None else plan_shares(self._last)
 
 
 def plan_shares(group: ScoredGroup) -> Mapping[str, float]:
-    """Shares of the group's plans, as far as they are known. `duplicates`: two methods are the same but for case,
-    punctuation and white space; `solved`: an attempt passed (R_out > 0). With a gate beside attempts, the four parts by
-    J and R_out: `accepted_solved` (the density of R_plan), `accepted_failed`, `rejected_solved`, `rejected_failed`."""
+    """Shares of the group's plans, as far as known. `duplicates`: two methods are the same (`wording`);
+    `solved`: R_out > 0. With a gate beside attempts, the four cases of J and R_out: `accepted_solved` (the density of
+    R_plan), `accepted_failed`, `rejected_solved`, `rejected_failed`."""
     methods = [read_plan(draft.rollout.text, len(ascii_uppercase)).methods for draft in group.drafts]
     found = {"duplicates": [has_duplicate(own) for own in methods]}
     if group.draft_of is not None and len(set(group.draft_of.tolist()) - {-1}) == len(group.drafts):
@@ -121,8 +122,10 @@ def plan_shares(group: ScoredGroup) -> Mapping[str, float]:
 
 
 def plan_outcomes(group: ScoredGroup, kind: str = "product") -> Float64:
-    """R_out, the best reward behind each draft, float64 [D] (equation 8). Raises `UsageError` for one without
-    attempts: what it is worth is not known."""
+    """R_out, the best reward of each draft's attempts, float64 [D] (equation 8).
+
+    Raises `UsageError` for a draft without attempts: its worth is not known.
+    """
     assert group.draft_of is not None
     behind = [group.rewards[group.draft_of == place] for place in range(len(group.drafts))]
     if not all(len(rewards) for rewards in behind):

@@ -21,15 +21,16 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from raypoly.analysis.metrics.plan_diversity import wording
 from raypoly.core.values import Problem
-from raypoly.rollouts.scaffolds.plan_contract import read_plan, wording
+from raypoly.recipes.cppo.plan_contract import read_plan
 from raypoly.strategies.judge.openai.judge_prompt import Message
 from raypoly.strategies.judge.openai.judge_reply import InvalidAnswer, object_schema, read_reply
 
 NOT_JUDGED = "not judged"
 FAULTS = ("breach", "repeated", "not specific", "not actionable", "no hook", "code or answer", NOT_JUDGED)
-"""Why a method is left out, the first that holds: it is no single plain sentence; another is the same; the judge's; or
-nobody judged it, since too few methods were left for a plan, or the judge gave no answer."""
+"""Why a method is left out, the first that holds. `breach`: it is no single plain sentence; `not judged`: too few were
+left for a plan, or the judge gave no answer."""
 
 _TEACHER = """You write plans for programmers. Name {count} different methods to solve the problem below: different \
 algorithms, not different words. Each is one sentence of at most 45 words that a programmer could follow, that speaks \
@@ -53,8 +54,6 @@ class _Proposals(BaseModel):
 
 
 class MethodVerdict(BaseModel):
-    """What a judge says of one method."""
-
     model_config = ConfigDict(strict=True)
     index: Annotated[int, Field(ge=1)]
     specific: bool
@@ -83,7 +82,7 @@ VERDICTS_SCHEMA = object_schema(
 
 
 def proposal_messages(problem: Problem, count: int) -> list[Message]:
-    """What the teacher is asked. It sees the problem's prompt alone: no test and no solution."""
+    """To the teacher, who sees the problem's prompt alone: no test and no solution."""
     return [
         {"role": "system", "content": _TEACHER.format(count=count)},
         {"role": "user", "content": problem.prompt},
@@ -91,7 +90,6 @@ def proposal_messages(problem: Problem, count: int) -> list[Message]:
 
 
 def judge_messages(problem: Problem, methods: Sequence[str]) -> list[Message]:
-    """What the judge is asked about these methods."""
     listed = "\n".join(f"{number}. {method}" for number, method in enumerate(methods, start=1))
     return [
         {"role": "system", "content": _JUDGE.format(count=len(methods))},
@@ -137,7 +135,7 @@ def faults(verdicts: Sequence[MethodVerdict]) -> list[str | None]:
     found: list[str | None] = []
     for verdict in verdicts:
         by_judge = (
-            (verdict.same_as > 0 and _kept(found, verdicts, verdict.same_as), "repeated"),
+            (_kept(found, verdicts, verdict.same_as) > 0, "repeated"),
             (not verdict.specific, "not specific"),
             (not verdict.actionable, "not actionable"),
             (not verdict.hook, "no hook"),
@@ -152,36 +150,29 @@ def rewordings(methods: Sequence[str], verdicts: Sequence[MethodVerdict]) -> Ite
     found = faults(verdicts)
     for method, verdict, fault in zip(methods, verdicts, found, strict=True):
         if fault == "repeated":
-            first = verdict.same_as
-            while found[first - 1] is not None:
-                first = verdicts[first - 1].same_as
-            yield method, methods[first - 1]
+            yield method, methods[_kept(found, verdicts, verdict.same_as) - 1]
 
 
-def _kept(found: Sequence[str | None], verdicts: Sequence[MethodVerdict], index: int) -> bool:
-    """Whether the method of this index, or the one that it repeats in turn, is kept."""
-    if found[index - 1] is None:
-        return True
-    before = verdicts[index - 1].same_as
-    return before > 0 and _kept(found, verdicts, before)
+def _kept(found: Sequence[str | None], verdicts: Sequence[MethodVerdict], index: int) -> int:
+    """The index, from 1, of the kept method among this one and those that it repeats in turn; 0 for none."""
+    while index and found[index - 1] is not None:
+        index = verdicts[index - 1].same_as
+    return index
 
 
 @dataclass(frozen=True)
 class PlanOutcome:
-    """What became of one problem."""
-
     problem_id: str
     prompt: str
-    """The problem's prompt for a plan, as `tuple` asks it."""
+    """For a plan, as `tuple` asks it."""
     proposed: int = 0
-    """Methods that the teacher gave."""
     kept: tuple[str, ...] = ()
     reworded: tuple[tuple[str, str], ...] = ()
-    """Methods that were left out since they say a kept one in other words, each with that one."""
+    """Methods that say a kept one in other words, each with that one."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Methods by the first of `FAULTS` that held."""
+    """By the first of `FAULTS` that held."""
     unanswered: str = ""
-    """Who gave no answer that could be used, and how: `teacher refused`, `judge unreadable` ..."""
+    """Who gave no usable answer, and how: `teacher refused`, `judge unreadable` ..."""
 
 
 def gold_plan(outcome: PlanOutcome, methods: int) -> str | None:
@@ -192,13 +183,11 @@ def gold_plan(outcome: PlanOutcome, methods: int) -> str | None:
 
 
 def plan_of(methods: Sequence[str]) -> str:
-    """A plan's text: a line for each method."""
     return "".join(f"{label}: {text}\n" for label, text in zip(ascii_uppercase, methods, strict=False))
 
 
 def encode_plans(outcomes: Sequence[PlanOutcome], methods: int) -> bytes:
-    """The gold plans as rows for the scaffold `given`, JSON lines: `problem`, `prompt`, `response`, and all kept
-    `methods`."""
+    """The gold plans as rows of the scaffold `given`, with all kept `methods`; JSON lines."""
     rows = (
         {"problem": it.problem_id, "prompt": it.prompt, "response": plan, "methods": it.kept}
         for it in outcomes

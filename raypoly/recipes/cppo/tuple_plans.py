@@ -1,21 +1,26 @@
-"""tuple: N/K plans of K methods each, and an attempt behind each method (CPPO, arXiv 2605.27000, section 3).
+"""tuple: N/K plans of K methods each, and an attempt after each method (CPPO, arXiv 2605.27000, section 3).
 
-A *planner* writes K different methods in one response, a *solver* with the same weights answers once behind each. It
+A *planner* writes K different methods in one response, a *solver* with the same weights answers once after each. It
 sees the problem and its own method alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from string import ascii_uppercase
 from typing import Literal
 
 from pydantic import Field
 
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Draft, Problem
-from raypoly.recipes.cppo.tuple_prompts import plan_prompt, solver_prompt
-from raypoly.rollouts.scaffolds.plan_contract import read_plan
+from raypoly.data.templates import Render
+from raypoly.recipes.cppo.plan_contract import read_plan
+from raypoly.rollouts.scaffolds.prompt_writing import from_file, shown, with_instruction
 from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
+
+_TEMPLATES = Path(__file__).with_name("templates")
 
 
 class TuplePlansConfig(ScaffoldConfig):
@@ -29,7 +34,7 @@ class TuplePlansConfig(ScaffoldConfig):
     solve: bool = Field(True, description="Off: training samples plans alone, and scores nothing.")
     missing: Literal["direct", "empty"] = Field(
         "direct",
-        description="An attempt whose plan has no method for it: behind the problem's prompt (`direct`), or without "
+        description="An attempt whose plan has no method for it: after the problem's prompt (`direct`), or without "
         "tokens, so that it fails (`empty`).",
     )
     plan_template: str | None = Field(
@@ -76,6 +81,10 @@ class TuplePlans(Scaffold):
         if self.config.history == "iid":
             raise UsageError("scaffold.history=iid is for evaluation: train with scaffold.history=joint.")
 
+    def remark(self, draft: Draft) -> str:
+        plan = read_plan(draft.rollout.text, self.config.methods, cut=draft.rollout.finish_reason == "length")
+        return "keeps the contract" if plan.keeps else f"breaches the contract: {', '.join(plan.breaches)}"
+
     @property
     def methods_of_plan(self) -> int:
         return self.config.methods
@@ -84,8 +93,7 @@ class TuplePlans(Scaffold):
         return [method for _, method in self._methods(drafts, self.planned_attempts(attempts))]
 
     def _methods(self, drafts: Sequence[Draft], attempts: int) -> list[tuple[int, str | None]]:
-        """The draft of each attempt, and its method there; None where it has none. The last line of a plan that was cut
-        by its limit is no method."""
+        """(Draft, method) of each attempt; None for no method. The last line of a plan that was cut is none."""
         taken = self.config.methods if self.config.history == "joint" else 1
         found = []
         for number, draft in enumerate(drafts[: self._plans(attempts)]):
@@ -106,3 +114,19 @@ class TuplePlans(Scaffold):
 
     def _plans(self, attempts: int) -> int:
         return attempts // self.config.methods if self.config.history == "joint" else attempts
+
+
+def plan_prompt(problem: Problem, methods: int, file: str | None, render: Render) -> str:
+    """It asks for a plan of K `methods`. `file`: the user's own template (`scaffold.plan_template`).
+
+    Raises `UsageError` as `load_template`.
+    """
+    labels = ", ".join(f"{label}:" for label in ascii_uppercase[:methods])
+    own = _TEMPLATES / ("plan_completion.txt" if problem.answer == "completion" else "plan.txt")
+    key = "scaffold.plan_template"
+    return from_file(problem, file or str(own), key, render, methods=str(methods), labels=labels)
+
+
+def solver_prompt(problem: Problem, method: str) -> str:
+    """The problem's prompt with the method to use."""
+    return with_instruction(problem, f"Use this method: {shown(method)}")

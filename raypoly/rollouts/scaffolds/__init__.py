@@ -25,12 +25,9 @@ KNOWN: Mapping[str, str] = {
     "fixed_strategy": "raypoly.rollouts.scaffolds.fixed_strategy:FixedStrategy",
     "skills": "raypoly.rollouts.scaffolds.fixed_strategy:Skills",
     "sketch_then_solve": "raypoly.rollouts.scaffolds.sketch_then_solve:SketchThenSolve",
-    "tuple": "raypoly.recipes.cppo.tuple_plans:TuplePlans",
     "plan_search": "raypoly.rollouts.scaffolds.plan_search:PlanSearch",
     "repair": "raypoly.rollouts.scaffolds.repair:Repair",
     "given": "raypoly.rollouts.scaffolds.given:Given",
-    "gold_plans": "raypoly.recipes.cppo.gold_plans:GoldPlans",
-    "labelled_plans": "raypoly.recipes.cppo.labelled_plans:LabelledPlans",
 }
 
 __all__ = ["KNOWN", "Ask", "Scaffold", "ScaffoldConfig", "build", "name_of_run", "of_run"]

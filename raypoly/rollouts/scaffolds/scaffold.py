@@ -83,6 +83,10 @@ class Scaffold(ABC):
         """The method that each attempt was told to use, [N], None for one without; None if attempts have no methods."""
         return None
 
+    def remark(self, draft: Draft) -> str:
+        """What a page says of a draft beside its text. Default: nothing."""
+        return ""
+
     def planned_drafts(self, attempts: int) -> int:
         """D, the drafts that are planned for a group of `attempts` (N). The learner divides by it where drafts are
         trained."""

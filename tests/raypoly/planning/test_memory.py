@@ -12,9 +12,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from raypoly.core.config import Config, GateSection
+from raypoly.algorithms.group_stage import GroupStage, StageModel
+from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
-from raypoly.core.settings import CONFIGS, load
+from raypoly.core.settings import load
+from raypoly.core.values import Group, Problem
 from raypoly.learner.compiled_layers import compile_layers, recompute
 from raypoly.learner.packing import pack
 from raypoly.learner.policy_model import load_model, response_logprobs
@@ -196,17 +198,26 @@ def test_a_cpu_that_is_too_small_is_told_how_to_plan_for_a_gpu() -> None:
         check_memory(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, laptop, DeviceLayout("cpu"))
 
 
-def test_the_model_of_a_gate_counts_beside_the_learner_in_every_phase() -> None:
-    section = GateSection.model_validate({"name": "model", "path": "Qwen/Qwen3-0.6B"})
-    bare = load(str(CONFIGS / "cppo_h200.yaml"))
-    (without,) = plan_memory(bare, QWEN3_4B, H200, DeviceLayout("colocated"))
-    (held,) = plan_memory(bare.model_copy(update={"gate": section}), QWEN3_4B, H200, DeviceLayout("colocated"))
+class Asked(GroupStage):
+    name = "asked"
+
+    @property
+    def model(self) -> StageModel:
+        return StageModel(Path(self.config.run.name), lambda folder, on_answer: None)
+
+    async def run(self, group: Group, problem: Problem, services: Any) -> Any:
+        return await services.models[self.name].ask(problem)
+
+
+def test_the_model_of_a_stage_counts_beside_the_learner_in_every_phase() -> None:
+    own, off = f"stages.own=[{__name__}:Asked]", "train.activation_checkpointing=products"
+    layout = DeviceLayout("colocated")
+    (without,) = plan_memory(h200_run(off), QWEN3_4B, H200, layout)
+    (held,) = plan_memory(h200_run(off, own, "run.name=Qwen/Qwen3-0.6B"), QWEN3_4B, H200, layout)
     weights = 4 * PUBLISHED["Qwen/Qwen3-0.6B"].parameters
     assert all(weights < held.total(phase) - without.total(phase) < weights + 2 * GIB for phase in PHASES)
-    assert held.needed < H200.memory, "CPPO's arms fit"
-    unknown = GateSection.model_validate({"name": "model", "path": "/nowhere/gate"})
-    (held,) = plan_memory(bare.model_copy(update={"gate": unknown}), QWEN3_4B, H200, DeviceLayout("colocated"))
-    assert held.unknown == ["the gate's model"]
+    (held,) = plan_memory(h200_run(off, own, "run.name=/nowhere"), QWEN3_4B, H200, layout)
+    assert held.unknown == ["the asked's model"]
 
 
 def test_an_engine_that_sleeps_counts_only_while_it_works() -> None:

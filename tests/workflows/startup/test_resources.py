@@ -35,14 +35,14 @@ def test_split_ranks_and_engines_have_bundles_of_their_own() -> None:
     assert taken == [0, 1, 2, 3, 4]
 
 
-def test_a_gate_has_a_part_of_the_gpu_of_the_learners_first_rank() -> None:
+def test_a_stages_model_has_a_part_of_the_gpu_of_the_learners_first_rank() -> None:
     for kind in (Placement("colocated", "ipc", on_gpu=True), Placement("split", "nccl", on_gpu=True)):
-        found = ActorResources(kind, gpus=2, group=GROUP, gated=True)
-        assert (found.gate["num_cpus"], bundle_of(found.gate)) == (0.0, 0)
-        beside = [found.rank(0), found.gate, *([found.engine(0)] if kind.sleeps else [])]
+        found = ActorResources(kind, gpus=2, group=GROUP, models=1)
+        assert (found.stage_model["num_cpus"], bundle_of(found.stage_model)) == (0.0, 0)
+        beside = [found.rank(0), found.stage_model, *([found.engine(0)] if kind.sleeps else [])]
         assert sum(options["num_gpus"] for options in beside) == pytest.approx(1.0)
-    on_cpu = ActorResources(Placement("colocated", "shared_memory"), gpus=0, group=GROUP, gated=True)
-    assert on_cpu.gate == {"num_cpus": ACTOR_CPUS}
+    on_cpu = ActorResources(Placement("colocated", "shared_memory"), gpus=0, group=GROUP, models=1)
+    assert on_cpu.stage_model == {"num_cpus": ACTOR_CPUS}
 
 
 def test_an_actor_without_a_gpu_sees_none_where_there_are_some() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from raypoly.algorithms.group_stage import GroupStage
+from raypoly.algorithms.group_stage import GroupStage, StageKeys
 from raypoly.algorithms.objectives import Objective, ScoredGroup, build
 from raypoly.algorithms.objectives.objective import ObjectiveConfig
 from raypoly.core import errors
@@ -239,6 +239,42 @@ def test_stages_that_do_not_fit_are_refused_before_anything_starts(own: str, sai
     config: Config = load(None, [f"stages.own=[{__name__}:{own}]"], lambda text: None)
     with pytest.raises(UsageError, match=re.escape(said)):
         build_stages(config, build("grpo"))
+
+
+class TunedKeys(StageKeys):
+    unit: int = 1
+
+
+class Tuned(Broken):
+    name = "tuned"
+    Keys = TunedKeys
+
+
+def test_a_stage_reads_its_own_keys_and_refuses_others() -> None:
+    own = f"stages.own=[{__name__}:Tuned]"
+    stages = {it.name: it for it in build_stages(load(None, [own, "stages.tuned.unit=3"], str), build("grpo"))}
+    assert stages["tuned"].keys.unit == 3
+    for key, said in (
+        ("stages.tuned.unt=3", r"stages\.tuned\.unt=3 does not fit stage tuned: .*\(it takes: unit\)"),
+        ("stages.nobody.unit=3", r"stages\.nobody has keys of a stage that is not there"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            build_stages(load(None, [own, key], str), build("grpo"))
+
+
+class BringsDoubts(NeedsDoubts):
+    stages = (f"{__name__}:Doubts",)
+
+
+def test_an_objective_may_bring_a_stage_for_which_another_of_its_name_stands_in() -> None:
+    brings = BringsDoubts(ObjectiveConfig())
+    for own, kind in (([], "Doubts"), ([f"stages.own=[{__name__}:OtherDoubts]"], "OtherDoubts")):
+        found = {it.name: type(it).__name__ for it in build_stages(load(None, own, str), brings)}
+        assert found["doubts"] == kind
+
+
+class OtherDoubts(Doubts):
+    pass
 
 
 def test_an_objective_that_needs_a_stage_which_the_run_has_not_is_refused() -> None:

@@ -9,7 +9,6 @@ from raypoly.core.settings import load
 from raypoly.core.values import Verdict
 from tests.support.sample_groups import make_group
 from workflows.startup.run_parts import NamedParts
-from workflows.step.advantages import AdvantageEstimator
 from workflows.step.training_group import TrainingGroup, UpdateRows
 
 
@@ -25,17 +24,3 @@ def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(loss: str
         rows = UpdateRows(config, parts.objective, parts.loss, parts.scaffold)
         counts = [rows.counts(TrainingGroup(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]
         assert counts == [True, not (fits and needs_labels), False]
-
-
-@pytest.mark.parametrize("size", [4, 0])
-def test_drafts_that_differ_from_zero_by_rounding_alone_teach_nothing(size: int) -> None:
-    """Seven equal plans gave CPPO advantages of 1e-10. A planner that is trained alone has no attempts."""
-    config = load(
-        None, ["objective.name=cppo", "scaffold.name=tuple", "loss.name=clipped_surrogate"], lambda text: None
-    )
-    parts = NamedParts.build(config)
-    estimator = AdvantageEstimator(parts.objective, parts.scaffold, parts.reward)
-    group, zeros = make_group(0, 0, size), np.zeros(size)
-    for of_drafts, silent in ((1.1e-10, True), (0.1, False)):
-        trained = TrainingGroup(group, zeros, zeros, draft_advantages=np.full(2, of_drafts))
-        assert estimator.silent(trained) is silent

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from raypoly.algorithms.group_stage import GroupStage, on_drafts
+from raypoly.algorithms.group_stage import GroupStage, on_drafts, own_stages
 from raypoly.algorithms.objectives import Objective, ScoredGroup
 from raypoly.algorithms.objectives.objective_hooks import needed_stages
 from raypoly.core.config import Config
@@ -37,7 +37,6 @@ KNOWN = {
     "score": "workflows.step.stages.built_in:ScoreStage",
     "judge": "workflows.step.stages.built_in:JudgeStage",
     "prompt_logprobs": "workflows.step.stages.built_in:PromptLogprobsStage",
-    "gate": "workflows.step.stages.gate_stage:GateStage",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TAKEN = {"generated", "applied", "slot", *(field.name for field in fields(ScoredGroup))}
@@ -48,11 +47,14 @@ def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:
     """raypoly's stages and those of `stages.own`, each after the stages that it reads. Raises `UsageError` for one that
     is missing: the stage itself, one that it reads, or one that the objective needs."""
     found: dict[str, GroupStage] = {}
-    for place in (*KNOWN, *config.stages.own):
-        stage: GroupStage = load_plugin(place, KNOWN, "stages.own")(config, objective)
+    ours: list[GroupStage] = [load_plugin(place, KNOWN, "stages.own")(config, objective) for place in KNOWN]
+    for stage in (*ours, *own_stages(config, objective)):
         if not _NAME.fullmatch(stage.name) or stage.name in found or stage.name in _TAKEN:
+            place = f"{type(stage).__module__}:{type(stage).__qualname__}"
             raise UsageError(f"stages.own={place} is named {stage.name!r}, which is taken or no name: give it another.")
         found[stage.name] = stage
+    if missing := sorted(config.stages.parameters.keys() - found.keys()):
+        raise UsageError(f"stages.{missing[0]} has keys of a stage that is not there: add the stage to stages.own.")
     for stage in found.values():
         if missing := sorted(set(stage.after) - found.keys()):
             raise UsageError(f"The stage {stage.name} comes after {', '.join(missing)}, which is no stage here.")

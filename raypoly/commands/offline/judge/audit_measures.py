@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from raypoly.analysis.statistics.intervals import ConfidenceInterval, share_interval
-from raypoly.analysis.statistics.many_tests import holm
-from raypoly.analysis.statistics.signs_test import signs_test
+from raypoly.analysis.statistics.significance import holm, signs_test
 from raypoly.commands.offline.judge.program_transforms import CHANGES
 from raypoly.core.errors import UsageError
 from raypoly.strategies.judge.label_agreement import (

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from raypoly.analysis.evaluation.scaffold_results import blocks_curve
+from raypoly.analysis.evaluation.evaluation_results import blocks_curve
 from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
 from raypoly.analysis.metrics.pass_at_k import distinct, ks, pass_at_k, summarise
 

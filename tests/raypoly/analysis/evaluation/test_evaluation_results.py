@@ -9,10 +9,16 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from raypoly.analysis.evaluation.evaluation_results import evaluation_results, problem_outcome, sample_table
-from raypoly.analysis.evaluation.evaluation_slices import slices_of
+from raypoly.analysis.evaluation.evaluation_results import (
+    evaluation_results,
+    joined_labels,
+    judged_at_once,
+    judged_groups,
+    problem_outcome,
+    sample_table,
+    slices_of,
+)
 from raypoly.analysis.evaluation.evaluation_tables import evaluation_tables
-from raypoly.analysis.evaluation.judged_groups import joined_labels, judged_at_once, judged_groups
 from raypoly.analysis.metrics.pass_at_k import JudgedGroup
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.core.settings import load

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from raypoly.analysis.evaluation.scaffold_results import majority_results, scaffold_results
-from raypoly.analysis.evaluation.scaffold_tables import scaffold_tables
+from raypoly.analysis.evaluation.evaluation_results import majority_results, scaffold_results
+from raypoly.analysis.evaluation.evaluation_tables import scaffold_tables
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.core.values import Draft, Evidence, Float64, Group, Rollout, Verdict
 from raypoly.rollouts import scaffolds
+from tests.support.two_methods import TwoMethods
 
 PLAN = "A: Add in a loop.\nB: Recurse on the tail.\n"
 SAME = "A: Add in a loop.\nB: add in a loop\n"
@@ -41,17 +42,17 @@ TUPLES = [
 
 
 def test_pass_at_k_counts_whole_blocks_and_tokens_count_by_role() -> None:
-    found = scaffold_results(TUPLES, "tuple", scaffolds.build("tuple", methods=2), 4)
+    found = scaffold_results(TUPLES, "tuple", TwoMethods(), 4)
     assert found["block"] == 2
     assert found["pass_at_k"] == {"1": 0.0, "2": 0.25, "4": 0.5}
     assert found["decoded_tokens"] == {"plan": 10.0, "solve": 40.0}
     assert found["pass_per_10k"]["4"] == pytest.approx(10_000 * 0.5 / 50)
-    last = scaffold_results(TUPLES, "tuple", scaffolds.build("tuple", methods=2), 4, "last")
+    last = scaffold_results(TUPLES, "tuple", TwoMethods(), 4, "last")
     assert (last["pass_at_k"]["1"], last["select"]) == (0.25, "last")
 
 
 def test_diversity_is_of_methods_and_followed_compares_what_was_planned_and_done() -> None:
-    found = scaffold_results(TUPLES, "tuple", scaffolds.build("tuple", methods=2), 4)
+    found = scaffold_results(TUPLES, "tuple", TwoMethods(), 4)
     assert found["diversity_of"] == "methods"
     assert found["duplicates"] == 0.25
     assert found["followed"] == pytest.approx(6 / 7), "seven attempts are known, one did what it was not told"
@@ -61,16 +62,16 @@ def test_diversity_is_of_methods_and_followed_compares_what_was_planned_and_done
 def test_a_method_that_a_plan_lacks_has_its_place_in_the_block() -> None:
     """Else every later block of the problem would have methods of two plans: here A and A of the last two."""
     lacks = [group("one", [0] * 6, ["for"] * 6, ["A: Add in a loop.\n", PLAN, PLAN])]
-    assert scaffold_results(lacks, "tuple", scaffolds.build("tuple", methods=2), 6)["duplicates"] == 0.0
+    assert scaffold_results(lacks, "tuple", TwoMethods(), 6)["duplicates"] == 0.0
     empty = [group("one", [0] * 4, ["for"] * 4, ["I can't.", SAME])]
-    assert scaffold_results(empty, "tuple", scaffolds.build("tuple", methods=2), 4)["duplicates"] == 1.0
+    assert scaffold_results(empty, "tuple", TwoMethods(), 4)["duplicates"] == 1.0
 
 
 def test_meaning_is_measured_where_something_encodes_it() -> None:
     def encode(texts: Sequence[str]) -> Float64:
         return np.eye(2)[[int("loop" in text.lower()) for text in texts]]
 
-    found = scaffold_results(TUPLES, "tuple", scaffolds.build("tuple", methods=2), 4, encode=encode)
+    found = scaffold_results(TUPLES, "tuple", TwoMethods(), 4, encode=encode)
     assert found["semantic_diversity"] == pytest.approx(3 / 4)
 
 
@@ -91,7 +92,7 @@ def test_a_vote_sees_signatures_and_its_choice_is_judged() -> None:
 def test_scaffolds_stand_side_by_side_with_their_differences() -> None:
     direct = [group("one", [1, 0, 0, 0], ["for"] * 4, ()), group("two", [1, 1, 0, 0], ["for"] * 4, ())]
     first = scaffold_results(direct, "direct", scaffolds.build("direct"), 4)
-    second = scaffold_results(TUPLES, "tuple", scaffolds.build("tuple", methods=2), 4)
+    second = scaffold_results(TUPLES, "tuple", TwoMethods(), 4)
     payload = {**first, "pass_at_k": {"1": 0.375, "4": 1.0}, "scaffolds": [second]}
     rows = [
         {"scaffold": name, "problem_id": each.problem_id, "status": verdict.status}
@@ -115,7 +116,7 @@ def test_tables_count_the_attempts_of_a_block_that_the_evaluation_selects() -> N
         ]
     )
     for select in ("first", "last", "random"):
-        found = scaffold_results(TUPLES, "tuple", scaffolds.build("tuple", methods=2), 4, select)
+        found = scaffold_results(TUPLES, "tuple", TwoMethods(), 4, select)
         counts = ProblemCounts.of(table, 2)
         assert counts is not None
         by_problem = counts.pass_at_k(1, select)
@@ -124,7 +125,6 @@ def test_tables_count_the_attempts_of_a_block_that_the_evaluation_selects() -> N
         shown = scaffold_tables(found, table)[0].rows[0][3]
         assert str(shown).startswith(f"{found['pass_at_k']['1']:.3f}"), select
     firsts = {
-        scaffold_results(TUPLES, "tuple", scaffolds.build("tuple", methods=2), 4, it)["pass_at_k"]["1"]
-        for it in ("first", "last", "random")
+        scaffold_results(TUPLES, "tuple", TwoMethods(), 4, it)["pass_at_k"]["1"] for it in ("first", "last", "random")
     }
     assert len(firsts) == 3, "the three would count differently"

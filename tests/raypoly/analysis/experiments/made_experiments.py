@@ -6,11 +6,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from raypoly.analysis.experiments.command_result import CommandResult
 from raypoly.analysis.experiments.experiment_config import ExperimentConfig, load_experiment
 from raypoly.analysis.experiments.planned_runs import PlannedRun, plan_runs
 from raypoly.analysis.experiments.run_result import STRATEGIES, RunResult
-from raypoly.recipes.cppo.gates.audit import AUDIT_KEY, PlanAudit
-from raypoly.run.store.sealed_files import seal
+from raypoly.run.store import open_store
 from tests.support import finished_run
 
 ARMS = """
@@ -32,11 +32,12 @@ def runs_of(folder: Path, text: str = ARMS) -> list[PlannedRun]:
     return plan_runs(experiment(folder, text), folder / "out", [])
 
 
-PASSES, REFUSED = PlanAudit(0.5, 0.7, 0.4, auc=0.58), PlanAudit(0.5, 0.01, 0.0)
+PASSES = CommandResult("look-at-plans", "Looks", {"problems": 64, "accepted": 0.7, "auc": 0.58}, "0.7 were accepted")
+REFUSED = CommandResult("look-at-plans", "Looks", {"problems": 64, "accepted": 0.01, "auc": None}, "0.01 were", "sft")
 
 
-def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None, audit: PlanAudit = PASSES) -> None:
-    """Write a run's files. `gain` is added to its last step's results; `audit` is what it found, if it audits."""
+def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None, found: CommandResult = PASSES) -> None:
+    """Write a run's files. `gain` is added to its last step's results; `found`: of a command that is no training."""
     overrides = [text for text in run.overrides if not text.startswith("run.dir=")]
     made = finished_run.write_finished_run(place or run.place, run.config.objective.name, False, *overrides)
     summary = {**finished_run.summary(run.config.objective.name), "state": "finished"}
@@ -47,10 +48,10 @@ def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None, audit:
         evaluation["seconds"] = 3.0
     if not run.steps:
         kept = [evaluation for evaluation in summary["evaluations"] if evaluation["step"] == 0]
-        summary |= {"steps": 0, "evaluations": kept if run.kind == "evaluate" else []}
+        summary |= {"steps": 0, "evaluations": kept if run.arm_config.is_training else []}
     finished_run.write_summary(made, summary)
-    if run.kind == "audit":
-        (made / AUDIT_KEY).write_bytes(seal(audit.values))
+    if not run.arm_config.is_training:
+        found.write(open_store(made))
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ def scripted(run: PlannedRun, script: str) -> Scripted:
 MEASURES = ("1", "4", "8", "16", "64", STRATEGIES)
 
 
-def that_finishes(run: PlannedRun, folder: Path, first: str = "", audit: PlanAudit = PASSES) -> Scripted:
+def that_finishes(run: PlannedRun, folder: Path, first: str = "", found: CommandResult = PASSES) -> Scripted:
     """After the lines `first`, its files are there at once, made beforehand."""
     ready = folder / "ready" / run.name
-    finish(run, place=ready, audit=audit)
+    finish(run, place=ready, found=found)
     copy = f"import shutil; shutil.copytree({str(ready)!r}, {str(run.place)!r}, dirs_exist_ok=True)"
     return scripted(run, f"{first}\n{copy}")
 

@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from raypoly.analysis.experiments.arm_comparison import SeedSpread, compare_arms
-from raypoly.analysis.experiments.run_result import RunResult
-from raypoly.analysis.reports.comparison_tables import comparison_tables, comparison_text
+from raypoly.analysis.experiments.run_result import RunResult, ScaffoldCosts
+from raypoly.analysis.metrics.problem_counts import ProblemCounts
+from raypoly.analysis.reports.comparison_tables import comparison_tables, comparison_text, cost_table
 from tests.raypoly.analysis.experiments.made_experiments import made_result as result
+from tests.raypoly.analysis.experiments.test_measured_differences import drawn
+from tests.raypoly.analysis.experiments.test_measured_differences import result as by_problem
 
 
 def test_a_mean_is_of_the_finished_runs_and_a_range_is_of_the_same() -> None:
@@ -80,3 +83,56 @@ def test_a_run_that_ended_at_a_plateau_is_named() -> None:
     assert "plateau" not in comparison_text(comparison)
     (comparison,) = compare_arms([whole[0], replace(whole[1], done=40)])
     assert "Ended early, at a plateau: poly_epo-s0 after 40 steps." in comparison_text(comparison)
+
+
+TUPLE = {
+    "scaffold": "tuple",
+    "decoded_tokens": {"plan": 80.0, "solve": 320.0},
+    "pass_per_10k": {"1": 50.0, "4": 25.0},
+    "duplicates": 0.25,
+    "followed": 0.9,
+    "surface_diversity": 0.8,
+}
+
+
+def counts(tokens: tuple[int | None, ...]) -> ProblemCounts:
+    size = len(tokens)
+    ids, zeros = tuple(f"p{i}" for i in range(size)), (0,) * size
+    return ProblemCounts(ids, (8,) * size, (4,) * size, (None,) * size, tokens, zeros, zeros)
+
+
+def test_a_scaffold_says_itself_what_it_costs() -> None:
+    found = ScaffoldCosts.of(TUPLE, None)
+    assert found == ScaffoldCosts("tuple", 400.0, {"1": 50.0, "4": 25.0}, 0.25, 0.9, 0.8)
+
+
+def test_the_cost_of_direct_is_that_of_its_responses() -> None:
+    evaluation = {"samples": 8, "pass_at_k": {"1": 0.5, "4": 0.9}}
+    found = ScaffoldCosts.of(evaluation, counts((200, 400)))
+    assert found is not None
+    assert found.tokens == 300
+    assert found.pass_per_10k["4"] == pytest.approx(1e4 * 0.9 / 150), "four of eight samples take half of the tokens"
+    assert ScaffoldCosts.of(evaluation, counts((200, None))) is None, "unknown is no number"
+    assert ScaffoldCosts.of(evaluation, None) is ScaffoldCosts.of(None, None) is None
+
+
+def test_arms_stand_side_by_side_where_one_has_a_scaffold_of_its_own() -> None:
+    direct = ScaffoldCosts("direct", 300.0, {"1": 40.0, "4": 20.0})
+    made = [by_problem("grpo", seed, drawn(seed, 0.3)) for seed in (0, 1)]
+    other = [by_problem("joint", seed, drawn(seed, 0.3)) for seed in (0, 1)]
+    plain = [replace(run, costs=direct) for run in made]
+    told = [ScaffoldCosts.of({**TUPLE, "followed": followed}, None) for followed in (0.9, 0.7)]
+    (comparison,) = compare_arms([*plain, *(replace(run, costs=its) for run, its in zip(other, told, strict=True))])
+    assert [row[1:] for row in cost_table(comparison).rows] == [
+        ("direct", "300", "20.0 (20.0 to 20.0)", "-", "-", "-"),
+        (
+            "tuple",
+            "400",
+            "25.0 (25.0 to 25.0)",
+            "0.250 (0.250 to 0.250)",
+            "0.800 (0.700 to 0.900)",
+            "0.800 (0.800 to 0.800)",
+        ),
+    ]
+    (comparison,) = compare_arms([*plain, *(replace(run, costs=direct) for run in other)])
+    assert not cost_table(comparison).rows, "costs of direct alone are in the other tables"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.analysis.experiments.experiment_command import show_forecast
-from raypoly.analysis.experiments.experiment_power import planned_power, planned_problems, planned_size, power_lines
+from raypoly.analysis.experiments.experiment_forecast import planned_power, planned_problems, planned_size, power_lines
 from raypoly.analysis.experiments.planned_runs import plan_runs
 from raypoly.core.errors import UsageError
 from tests.raypoly.analysis.experiments.made_experiments import experiment

@@ -13,7 +13,7 @@ import pytest
 
 from raypoly.analysis.experiments.arm_comparison import compare_arms
 from raypoly.analysis.experiments.experiment_command import show_power
-from raypoly.analysis.experiments.experiment_power import power_sentence
+from raypoly.analysis.experiments.experiment_forecast import power_sentence
 from raypoly.analysis.experiments.measured_differences import measure_differences
 from raypoly.analysis.experiments.other_results import read_results
 from raypoly.analysis.experiments.run_result import STRATEGIES, RunResult

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.analysis.experiments.planned_runs import check_runs, plan_runs
-from raypoly.analysis.experiments.warm_starts import warm_starts
+from raypoly.analysis.experiments.planned_runs import check_runs, plan_runs, warm_starts
 from raypoly.core.errors import UsageError
 from tests.raypoly.analysis.experiments.made_experiments import experiment, finish, runs_of
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.analysis.experiments.planned_runs import PlannedRun
-from raypoly.analysis.experiments.run_queue import ExperimentETA, RunQueue
-from raypoly.analysis.experiments.training_process import RunningTraining, is_held, last_log_line
+from raypoly.analysis.experiments.run_queue import ExperimentETA, RunningTraining, RunQueue, is_held, last_log_line
 from raypoly.core.interrupt import Interrupted, interruptible
 from tests.raypoly.analysis.experiments.made_experiments import finish, runs_of, scripted, that_finishes
 

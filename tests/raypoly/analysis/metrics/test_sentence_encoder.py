@@ -7,8 +7,7 @@ import pytest
 import torch
 from transformers import MPNetConfig, MPNetModel
 
-from raypoly.analysis.metrics.plan_diversity import semantic_diversity
-from raypoly.analysis.metrics.sentence_encoder import SentenceEncoder
+from raypoly.analysis.metrics.plan_diversity import SentenceEncoder, semantic_diversity
 from raypoly.core.errors import UsageError
 from raypoly.learner.tiny_model import build_tokenizer
 

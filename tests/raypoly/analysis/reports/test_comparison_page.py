@@ -12,6 +12,7 @@ from rich.console import Console
 import raypoly
 from raypoly import Run
 from raypoly.analysis.experiments.arm_comparison import compare_arms
+from raypoly.analysis.experiments.command_result import CommandResult
 from raypoly.analysis.experiments.compared_runs import compare_runs, why_not_compared
 from raypoly.analysis.experiments.measured_differences import measure_differences
 from raypoly.analysis.reports.comparison_page import plain_sentences, show_comparison
@@ -19,6 +20,7 @@ from raypoly.analysis.reports.run_page import write_report
 from raypoly.core.errors import UsageError
 from raypoly.core.visible_text import html_text
 from raypoly.run.run_files import EVALUATIONS
+from raypoly.run.store import open_store
 from raypoly.run.store.sealed_files import seal
 from tests.support.finished_run import write_finished_run, write_summary
 from tests.support.long_run import as_planned, write_long_run
@@ -253,24 +255,23 @@ def test_stages_are_compared_without_what_they_began_with(tmp_path: Path) -> Non
     assert len(comparison.pairs(comparison.arms[1])) == 2
 
 
-def test_gates_and_audits_are_named_and_have_no_numbers(tmp_path: Path) -> None:
+def test_what_is_no_training_is_named_and_has_no_numbers(tmp_path: Path) -> None:
     gate, audit, one = (stage(tmp_path, name, 0) for name in ("gate", "audit", "one"))
-    (gate / "model").mkdir(exist_ok=True)
-    (gate / "model" / "gate.json").write_text("{}")
-    (audit / "audit.json").write_text("{}")
+    for folder, command in ((gate, "train-gate"), (audit, "audit-plans")):
+        CommandResult(command, "Found", {"auc": 0.9}).write(open_store(folder))
     said = said_of(one, gate, audit)
-    assert "gate-s0 trained a gate: it has no numbers on test." in said
-    assert "audit-s0 is an audit of plans: it has no numbers on test." in said
+    assert "gate-s0 was made by `raypoly train-gate`: it has no numbers on test." in said
+    assert "audit-s0 was made by `raypoly audit-plans`: it has no numbers on test." in said
     assert "ends" not in said
-    assert "trained a gate" in said_of(gate, audit)
+    assert "train-gate" in said_of(gate, audit)
 
 
 def test_a_parameter_of_one_run_alone_is_a_key_that_differs(tmp_path: Path) -> None:
-    own = ("scaffold.name=tuple", "scaffold.methods=2")
+    own = ("scaffold.name=plan_search", "scaffold.observations=2")
     one, other = stage(tmp_path, "planned", 0, *own), stage(tmp_path, "direct", 0)
     for folders in ((one, other), (other, one)):
         _, page = compared(*folders)
         cells = ["<td>2</td>", "<td>-</td>"]
-        row = re.search(r"program\.methods.*?</tr>", page, re.DOTALL)
+        row = re.search(r"scaffold\.observations.*?</tr>", page, re.DOTALL)
         assert row is not None
         assert re.findall(r"<td>.*?</td>", row[0]) == (cells if folders[0] == one else cells[::-1])

@@ -8,7 +8,6 @@ from docs.tools.configuration_page import configuration_page
 from raypoly.algorithms import losses, objectives
 from raypoly.core.config_keys import config_keys
 from raypoly.core.plugins import load_plugin
-from raypoly.recipes.cppo import gates
 from raypoly.rollouts import scaffolds
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "configuration.md"
@@ -21,9 +20,8 @@ def test_the_configuration_page_is_true() -> None:
 def test_every_key_is_on_the_page() -> None:
     text = configuration_page()
     assert [key.name for key in config_keys() if f"| `{key.name}` |" not in text] == []
-    for section, parts in (("objective", objectives), ("loss", losses), ("scaffold", scaffolds), ("gate", gates)):
+    for section, parts in (("objective", objectives), ("loss", losses), ("scaffold", scaffolds)):
         for name in parts.KNOWN:
             fields = load_plugin(name, parts.KNOWN, f"{section}.name").Config.model_fields
             own = text.partition(f"### {section}.name={name}\n")[2].partition("\n##")[0]
             assert [key for key in fields if f"| `{section}.{key}` |" not in own] == [], name
-    assert "| `gate.path` | required |" in text

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from raypoly import Run
-from raypoly.analysis.metrics.block_pass_at_k import block_ks
-from raypoly.analysis.metrics.pass_at_k import ks
+from raypoly.analysis.metrics.pass_at_k import block_ks, ks
 from raypoly.analysis.reports.judge_tables import judge_rows
 from raypoly.analysis.reports.run_figure import draw_run, strategies_over_steps
 from raypoly.analysis.reports.run_page import measure_rows, other_arm_overrides, run_tables, show_results, write_report

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from raypoly.analysis.statistics.many_tests import holm
 from raypoly.analysis.statistics.paired_differences import PairedDifferences
-from raypoly.analysis.statistics.signs_test import signs_test
+from raypoly.analysis.statistics.significance import holm, signs_test
 
 RNG = np.random.default_rng(0)
 TABLE = RNG.normal(0.2, 0.3, 20) + RNG.normal(0, 0.1, (3, 20))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from raypoly.recipes.cppo.gates.audit import AUDIT_KEY, PlanAudit
-from raypoly.recipes.cppo.gates.validation import GateValidation
-from raypoly.run.store.sealed_files import seal
+from raypoly.recipes.cppo.audit import PlanAudit
+from raypoly.recipes.cppo.gate_validation import GateValidation
+from raypoly.run.store import open_store
 from tests.support.worked_numbers import worked_cases
 
 
@@ -64,8 +63,8 @@ def test_an_audit_says_what_acceptance_tells_of_success() -> None:
     assert found.auc == pytest.approx(3.5 / 6), "of six pairs three are in order and one is a tie"
     assert found.pass_if_accepted == pytest.approx(2 / 3)
     assert found.pass_if_rejected == pytest.approx(1 / 2)
-    assert list(found.findings.values()) == pytest.approx([2 / 5, 1 / 5, 1 / 5, 1 / 5])
-    assert json.loads(json.dumps(found.values))["rejected_solved"] == pytest.approx(1 / 5)
+    assert list(found.parts.values()) == pytest.approx([2 / 5, 1 / 5, 1 / 5, 1 / 5])
+    assert found.result(64).numbers["rejected_solved"] == pytest.approx(1 / 5)
 
 
 @pytest.mark.parametrize(("outcome", "accepted"), [(1, 1), (1, 0), (0, 1), (0, 0)])
@@ -73,12 +72,6 @@ def test_what_one_class_alone_can_t_tell_is_null(outcome: int, accepted: int, tm
     found = PlanAudit.of([[outcome, 0]] * 3, [accepted] * 3, p=[0.2, 0.5, 0.7])
     assert found.auc is None
     assert (found.pass_if_accepted is None, found.pass_if_rejected is None) == (not accepted, bool(accepted))
-    assert sum(found.findings.values()) == 1
-    (tmp_path / AUDIT_KEY).write_bytes(seal(found.values))
+    assert sum(found.parts.values()) == 1
+    found.result(3).write(open_store(tmp_path))
     assert PlanAudit.read(tmp_path) == found
-
-
-def test_an_audit_of_before_is_read_with_an_unknown_auc(tmp_path: Path) -> None:
-    old = {"pass_at_k": 0.5, "accepted": 0.75, "density": 0.5, "least_pass": 0.0, "least_density": 0.0}
-    (tmp_path / AUDIT_KEY).write_bytes(seal(old))
-    assert PlanAudit.read(tmp_path) == PlanAudit(0.5, 0.75, 0.5)

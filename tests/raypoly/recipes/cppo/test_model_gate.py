@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,21 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from raypoly.algorithms import objectives
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.values import Draft, Float64, Problem, Rollout
 from raypoly.data.templates import PLAIN
 from raypoly.learner.tiny_model import build_tokenizer
-from raypoly.recipes.cppo.gates import Gate, GateAnswers, build
-from raypoly.recipes.cppo.gates.gate_acceptance import seal_gate
-from raypoly.recipes.cppo.gates.gate_folder import FILE, read_gate, with_gate_hash
-from raypoly.recipes.cppo.gates.gate_model import GateModel
-from raypoly.recipes.cppo.gates.gate_question import COMPLETION_TEMPLATE, TEMPLATE, WORDS, GateQuestion
-from raypoly.recipes.cppo.gates.gate_rows import LabelledPlan, balance, encode_rows, read_rows
+from raypoly.recipes.cppo.gate_folder import FILE, gate_hash, read_gate
+from raypoly.recipes.cppo.gate_model import GateModel
+from raypoly.recipes.cppo.gate_question import COMPLETION_TEMPLATE, TEMPLATE, WORDS, GateAnswers, GateQuestion
+from raypoly.recipes.cppo.gate_rows import LabelledPlan, balance, encode_rows, read_rows
+from raypoly.recipes.cppo.gate_stage import ContractGate, GateStage, ModelGate
+from raypoly.recipes.cppo.gate_validation import seal_gate
 from raypoly.rollouts.scaffolds import build as build_program
 from raypoly.run.run_identity import resolve_run
-from tests.support.gate_folders import BREACH, PLAN, PROBLEM, REWORDED, sealed_gate
+from tests.raypoly.recipes.cppo.gate_folders import BREACH, PLAN, PROBLEM, REWORDED, sealed_gate
 from tests.support.random_model import TEXTS, random_model
 
 
@@ -108,30 +110,39 @@ class Told:
         return GateAnswers(np.full(len(plans), 0.2), np.full(len(plans), 0.9))
 
 
-def asked(gate: Gate, *plans: str) -> tuple[GateAnswers, list[str]]:
-    gate.model = told = Told()
-    return asyncio.run(gate.answers(PROBLEM, [draft(plan) for plan in plans], 2)), told.plans
+def gate_of(kind: type[GateStage], **keys: Any) -> GateStage:
+    section = {"own": [f"{kind.__module__}:{kind.__name__}"], "gate": keys}
+    config = Config.model_validate(
+        {"stages": section, "objective": {"name": "cppo"}, "scaffold": {"name": "tuple", "methods": 2}}
+    )
+    return kind(config, objectives.of_run(config))
+
+
+def asked(folder: Path, *plans: str) -> tuple[GateAnswers, list[str]]:
+    told, gate = Told(), gate_of(ModelGate, path=str(folder))
+    services = SimpleNamespace(models={"gate": told})
+    return asyncio.run(gate.answers(PROBLEM, [draft(plan) for plan in plans], services)), told.plans
 
 
 def test_a_plan_that_breaches_the_contract_gets_zero_and_nobody_is_asked(folder: Path) -> None:
-    answers, plans = asked(build("model", path=str(folder)), BREACH, PLAN)
+    answers, plans = asked(folder, BREACH, PLAN)
     assert answers.p.tolist() == [0.0, 0.2]
     np.testing.assert_array_equal(answers.mass, [np.nan, 0.9])
     assert plans == [PLAN]
-    assert asked(build("model", path=str(folder)), BREACH)[1] == []
+    assert asked(folder, BREACH)[1] == []
 
 
 def test_tau_is_the_folders_unless_the_config_says_another(folder: Path) -> None:
-    assert build("model", path=str(folder)).tau == 0.17
-    assert build("model", path=str(folder), tau=0.4).tau == 0.4
-    assert build("contract").tau == 0.5
+    assert gate_of(ModelGate, path=str(folder)).tau == 0.17
+    assert gate_of(ModelGate, path=str(folder), tau=0.4).tau == 0.4
+    assert gate_of(ContractGate).tau == 0.5
 
 
 def test_a_folder_that_is_no_gate_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"gate.path=.*nowhere is no Hugging Face folder here"):
-        build("model", path=str(tmp_path / "nowhere"))
-    with pytest.raises(UsageError, match=r"needs gate\.path"):
-        build("model")
+    with pytest.raises(UsageError, match=r"stages\.gate\.path=.*nowhere is no Hugging Face folder here"):
+        resolve_run(gated(tmp_path / "run", tmp_path / "nowhere"))
+    with pytest.raises(UsageError, match=r"The stage gate needs stages\.gate\.path"):
+        _ = gate_of(ModelGate).model
     model = random_model(tmp_path / "model")
     with pytest.raises(UsageError, match=r"has no gate.json, so it is no gate yet: train the gate"):
         read_gate(model)
@@ -151,8 +162,8 @@ def test_a_gate_that_was_trained_on_must_be_sealed_again(tmp_path: Path) -> None
 
 
 def gated(run: Path, gate: Path, **parameters: Any) -> Config:
-    section = {"name": "model", "path": str(gate), **parameters}
-    return Config.model_validate({"run": {"dir": str(run)}, "gate": section})
+    section = {"own": ["model_gate"], "gate": {"path": str(gate), **parameters}}
+    return Config.model_validate({"run": {"dir": str(run)}, "stages": section})
 
 
 def test_a_run_goes_on_with_its_own_gate_alone(tmp_path: Path) -> None:
@@ -162,11 +173,11 @@ def test_a_run_goes_on_with_its_own_gate_alone(tmp_path: Path) -> None:
     lease.release()
     assert resolve_run(gated(tmp_path / "run", gate)).changes == ()
     sealed_gate(gate, tau=0.3)
-    with pytest.raises(UsageError, match=r"was started differently: gate.sha256 is \"\w{64}\" now and was"):
+    with pytest.raises(UsageError, match=r"was started differently: stages.gate.sha256 is \"\w{64}\" now and was"):
         resolve_run(gated(tmp_path / "run", gate))
-    given = first.config.gate.parameters["sha256"]
+    given = first.config.stages.parameters["gate"]["sha256"]
     with pytest.raises(UsageError, match=f"gate.sha256={given}, but the gate in .* it is another gate"):
-        with_gate_hash(first.config.gate)
+        gate_hash(gate, given)
 
 
 def plans(count: int, valid: bool) -> list[LabelledPlan]:
@@ -232,7 +243,7 @@ def test_a_good_gate_is_sealed_with_its_numbers_and_its_tau(tmp_path: Path) -> N
     said = json.loads((gate / FILE).read_text())
     assert (said["tau"], said["recall"], said["rows"], said["words"]) == (p.max(), 0.95, "a" * 64, ["pass", "fail"])
     assert (said["validation"]["auc"], said["validation"]["plans"]) == (1.0, 7)
-    assert build("model", path=str(gate)).tau == p.max()
+    assert gate_of(ModelGate, path=str(gate)).tau == p.max()
 
 
 def test_a_bad_gate_is_refused_with_its_numbers_and_the_next_step(tmp_path: Path) -> None:

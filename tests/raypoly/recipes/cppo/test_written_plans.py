@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from raypoly.core.errors import UsageError
-from raypoly.recipes.cppo.gates.written_plans import written_plans
-from tests.support.planner_run import CUT, write_planner_run
+from raypoly.recipes.cppo.gate_rows import written_plans
+from tests.raypoly.recipes.cppo.planner_run import CUT, write_planner_run
 from tests.support.scored_run import write_scored_run
 
 ONE, TWO, THREE = (f"A: Sort by {word}.\nB: Count every {word}." for word in ("end", "start", "day"))

@@ -64,7 +64,7 @@ def asked(
 
 
 @pytest.mark.parametrize("problem", [PROBLEM, PUZZLE], ids=["fenced", "completion"])
-@pytest.mark.parametrize("name", sorted(scaffolds.KNOWN.keys() - {"given", "gold_plans", "labelled_plans"}))
+@pytest.mark.parametrize("name", sorted(scaffolds.KNOWN.keys() - {"given"}))
 def test_every_scaffold_ends_with_n_attempts_whatever_was_sampled(name: str, problem: Problem) -> None:
     for texts in ([PLAN], [""], ["x" * 50, "- one\n- two"], ["A: a <|im_end|>\nB:"]):
         rounds, drafts = asked(scaffolds.build(name), problem, texts)
@@ -76,7 +76,7 @@ def test_every_scaffold_ends_with_n_attempts_whatever_was_sampled(name: str, pro
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("direct", 1), ("chain_of_thought", 1), ("sketch_then_solve", 2), ("tuple", 2), ("plan_search", 4)],
+    [("direct", 1), ("chain_of_thought", 1), ("sketch_then_solve", 2), ("plan_search", 4)],
 )
 def test_rounds_are_as_many_as_the_scaffold_has(name: str, count: int) -> None:
     rounds, _ = asked(scaffolds.build(name), PROBLEM, ["- one\n- two\n- three\n- four\n" + PLAN])
@@ -115,51 +115,6 @@ def test_fixed_sentences_take_turns_and_are_one_block() -> None:
     assert (scaffold.block(4), scaffold.block(5)) == (2, 5)
 
 
-def test_a_solver_sees_its_own_method_alone() -> None:
-    rounds, _ = asked(scaffolds.build("tuple"), PROBLEM, [PLAN, PLAN.replace("loop", "while loop")])
-    assert [(ask.role, ask.count, ask.max_tokens) for ask in rounds[0]] == [("plan", 2, 256)]
-    assert "labelled A:, B:, C:, D:" in rounds[0][0].prompt
-    for place, ask in enumerate(rounds[1]):
-        methods = ["loop.", "sum.", "tail.", "reduce."]
-        assert [method in ask.prompt for method in methods] == [place % 4 == i for i in range(4)]
-        assert ask.parent == place // 4
-    assert "while loop" in rounds[1][4].prompt
-
-
-@pytest.mark.parametrize("missing", ["direct", "empty"])
-def test_a_branch_without_a_method_is_solved_as_told(missing: str) -> None:
-    scaffold = scaffolds.build("tuple", missing=missing)
-    rounds, _ = asked(scaffold, PROBLEM, ["A: Add in a loop.\nC:\nnothing else"], 4)
-    first, *others = rounds[1]
-    assert "Add in a loop." in first.prompt
-    for ask in others:
-        assert (ask.prompt, ask.text) == (PROBLEM.prompt, None if missing == "direct" else "")
-
-
-def test_the_last_line_of_a_plan_that_was_cut_is_no_method() -> None:
-    scaffold = scaffolds.build("tuple", methods=2)
-    (first, second) = scaffold.ask(PROBLEM, [draft("A: Add in a loop.\nB: Use the", finish_reason="length")], 2)
-    assert "Add in a loop." in first.prompt
-    assert second.prompt == PROBLEM.prompt
-
-
-def test_plans_drawn_alone_give_their_first_method_and_are_for_evaluation() -> None:
-    scaffold = scaffolds.build("tuple", history="iid")
-    rounds, _ = asked(scaffold, PROBLEM, [PLAN], 4)
-    assert rounds[0][0].count == 4
-    assert all("loop." in ask.prompt and ask.parent == i for i, ask in enumerate(rounds[1]))
-    assert (scaffold.block(8), scaffolds.build("tuple").block(8)) == (1, 4)
-    with pytest.raises(UsageError, match="history=iid is for evaluation"):
-        check_config(load(None, ["scaffold.name=tuple", "scaffold.history=iid"], str), Path())
-
-
-def test_a_scaffold_that_solves_nothing_asks_for_plans_alone() -> None:
-    scaffold = scaffolds.build("tuple", solve=False)
-    rounds, drafts = asked(scaffold, PROBLEM, [PLAN])
-    assert rounds[-1] == []
-    assert (len(drafts), scaffold.planned_attempts(8)) == (2, 0)
-
-
 class PlansAlone(Scaffold):
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
         return [] if drafts else [Ask(problem.prompt, "plan")]
@@ -168,18 +123,10 @@ class PlansAlone(Scaffold):
         return 0
 
 
-def test_a_scaffold_that_solves_nothing_is_measured_with_attempts_or_not_at_all() -> None:
-    own = ["scaffold.name=tuple", "scaffold.solve=false", "scaffold.methods=2", "problems.chat_template=plain"]
-    (scaffold,) = of_evaluations(load(None, own, str)).values()
-    assert (scaffold.planned_attempts(8), scaffold.block(8), scaffold.chat_template) == (8, 2, "plain")
+def test_a_scaffold_that_solves_nothing_is_not_measured() -> None:
     alone = load(None, [f"scaffold.name={__name__}:PlansAlone"], str)
     with pytest.raises(UsageError, match=r"PlansAlone has no attempts that could be measured: set evaluate\.every=0"):
         check_config(alone, Path())
-
-
-def test_attempts_that_methods_do_not_divide_are_refused_before_anything_starts() -> None:
-    with pytest.raises(UsageError, match=r"scaffold\.methods=4 does not divide 6 attempts"):
-        check_config(load(None, ["scaffold.name=tuple", "train.rollouts=6"], str), Path())
 
 
 def test_subsets_come_by_size_then_by_place() -> None:
@@ -276,8 +223,8 @@ def test_upskill_names_its_scaffold_and_owns_its_number_of_skills() -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["scaffold.name=tupel"], r"scaffold\.name='tupel' is unknown; did you mean 'tuple'\?"),
-        (["scaffold.name=tuple", "scaffold.method=3"], r"scaffold\.method=3 does not fit tuple"),
+        (["scaffold.name=repiar"], r"scaffold\.name='repiar' is unknown; did you mean 'repair'\?"),
+        (["scaffold.name=plan_search", "scaffold.plan=3"], r"scaffold\.plan=3 does not fit plan_search"),
         (["scaffold.methods=3"], r"scaffold\.methods=3 does not fit direct.*takes: template"),
     ],
 )

@@ -1,0 +1,70 @@
+"""The actor that holds the model of a stage. `StageModelClient` is the driver's side, which replaces a lost actor.
+
+Until the replacement has answered, the calls wait: nobody's absence is an answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+
+from actors.calls import LOST, START, CallContext, ReplacedActor, result
+from actors.model_files import ModelFiles
+from actors.watched import WATCHED, Watched
+from raypoly.algorithms.group_stage import StageModel
+
+
+class StageModelActor(Watched):
+    """Answers one call at a time."""
+
+    def __init__(self, name: str, files: ModelFiles, model: StageModel) -> None:
+        self._name, self._files, self._spec = name, files, model
+
+    def __repr__(self) -> str:
+        return f"{self._name}({self._files.name})"
+
+    def setup(self) -> None:
+        """Load the model. An error fails this call; the actor lives on."""
+        import torch
+
+        torch.set_num_threads(self._spec.threads)  # another number adds in another order
+        self._model = self._spec.load(self._files.here(), self.beat)
+
+    def ask(self, *question: Any) -> Any:
+        return self._model.ask(*question)
+
+
+class StageModelClient(ReplacedActor):
+    """One actor, with Ray's `options`."""
+
+    def __init__(
+        self,
+        stage: str,
+        files: ModelFiles,
+        model: StageModel,
+        options: dict[str, Any],
+        context: CallContext | None = None,
+    ) -> None:
+        super().__init__(stage, context)
+        self._stage, self._arguments, self._options = stage, (stage, files, model), options
+
+    async def start(self) -> None:
+        """Start the actor and load the model. Raises `UsageError` where that can't be had there."""
+        while True:
+            self._started += 1
+            self._actor = self._launch()
+            try:
+                with self._context.in_flight.waiting(START, self._stage, self._actor):
+                    await result(self._actor.setup.remote())
+                return
+            except LOST as error:
+                await self._context.retries.again(f"The {self._stage}", error)
+
+    async def ask(self, *question: Any) -> Any:
+        """The model's answer to what travels to its actor."""
+        return await self._call(self._stage, lambda actor: actor.ask.remote(*question))
+
+    def _launch(self) -> Any:
+        actor = ray.remote(**WATCHED)(StageModelActor).options(name=self._next_name, **self._options)
+        return actor.remote(*self._arguments)
