@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import ray
 
-from raypoly.core.caches import cache_root
+from raypoly.core.caches import FolderCache, cache_root
 from raypoly.core.errors import UsageError
-from raypoly.core.folder_cache import FolderCache
 from raypoly.core.values import Int32
 from raypoly.rollouts.engines import end_tokens
 

@@ -15,9 +15,9 @@ import ray
 
 from actors.calls import LOST, START, CallContext, result
 from actors.watched import WATCHED, Watched
+from raypoly.core.caches import LRUCache
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import RaypolyError
-from raypoly.core.lru_cache import LRUCache
 from raypoly.core.values import Problem, TestSuite, Verdict
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox import Sandbox

@@ -20,9 +20,9 @@ from ray.exceptions import RayError
 
 from actors.calls import LOST, CallContext, node_died, reason, result
 from actors.scorer_actors import LOOK_SECONDS, SUITE_CHARACTERS, SUITES, ScorerActors, ScorerWorker, now
+from raypoly.core.caches import LRUCache
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import BrokenTests, IsolationMissing, OutOfRetries, RaypolyError, SandboxError
-from raypoly.core.lru_cache import LRUCache
 from raypoly.core.values import WITHOUT_TESTS, Problem, TestSuite, Verdict
 from raypoly.verifier.program_queue import Chunk, ProgramQueue, QueuedProgram
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from raypoly.core.version import __version__
+from raypoly.core import __version__
 
 if TYPE_CHECKING:
     from raypoly.analysis.reports.comparison_page import compare

@@ -34,9 +34,9 @@ import typer.core
 from raypoly.commands import evaluate_command, experiment_commands, report_commands, train_command
 from raypoly.commands.offline.judge.judge_commands import judge_app
 from raypoly.commands.offline.score.score_command import score
+from raypoly.core import __version__
 from raypoly.core.errors import RaypolyError
 from raypoly.core.plugins import load_plugin, recipe_table
-from raypoly.core.version import __version__
 from raypoly.run.crash import Crash
 
 _EXAMPLES = """Examples:

@@ -21,8 +21,8 @@ import numpy as np
 from actors.scorer_pool import ScorerPool
 from raypoly.analysis.evaluation import ModelEvaluationConfig
 from raypoly.analysis.evaluation.evaluation_prompts import messages_of
+from raypoly.core.endpoint_config import refuse_login
 from raypoly.core.errors import Away, JudgeRefused, UsageError
-from raypoly.core.server_access import refuse_login
 from raypoly.core.values import FinishReason, Group, Rollout, Verdict
 from raypoly.data.preparing.candidates import Candidate
 from raypoly.strategies.judge.judge_usage import JudgeCounters

@@ -30,12 +30,12 @@ from raypoly.analysis.evaluation.evaluation_results import (
 from raypoly.analysis.metrics.plan_diversity import SentenceEncoder
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.analysis.reports.run_table import shown_ks
+from raypoly.core import __version__
 from raypoly.core.config import Config
 from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.tables import ReportTable
 from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Split
-from raypoly.core.version import __version__
 from raypoly.data.problem_set import with_tests
 from raypoly.data.public_tests import set_apart
 from raypoly.rollouts.scaffolds import Scaffold

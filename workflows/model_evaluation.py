@@ -33,11 +33,11 @@ from raypoly.analysis.evaluation.evaluation_results import DECIMAL, evaluation_r
 from raypoly.analysis.evaluation.evaluation_tables import evaluation_tables
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.commands.offline.command_progress import show_progress
+from raypoly.core import __version__
 from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.gguf_models import with_sha256
 from raypoly.core.seeds import derive
 from raypoly.core.values import Group
-from raypoly.core.version import __version__
 from raypoly.data.preparing.candidates import Candidate
 from raypoly.data.preparing.sources import LoadedSources, load_sources
 from raypoly.run.store.sealed_files import encode_table, seal

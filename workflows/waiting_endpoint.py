@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from raypoly.core.endpoint_config import EndpointConfig
 from raypoly.core.errors import Away, JudgeRefused, PausedTooLong
+from raypoly.core.text import duration
 from raypoly.strategies.judge.openai.completion_request import Completion, RequestFault
 from raypoly.strategies.judge.openai.endpoint import Endpoint
 
@@ -94,7 +95,7 @@ class WaitingEndpoint:
             except JudgeRefused:
                 pass  # it answers
             break
-        self._note(f"the endpoint answers again after {time.monotonic() - since:,.0f} s")
+        self._note(f"the endpoint answers again after {duration(time.monotonic() - since)}")
         self._back.set()
 
 

@@ -1,4 +1,4 @@
-"""The dotted keys of a config: which there are, what each takes, and which values a config has for them.
+"""Dotted keys of a config, what each takes, and a config's values by them.
 
 [key.name for key in config_keys()]      # train.seed, train.steps ...; of another kind: config_keys(PrepareConfig)
 """
@@ -24,12 +24,12 @@ class Key:
     """One documented key of a config."""
 
     name: str
-    """Dotted: `train.steps`."""
+    """`train.steps`."""
     field: FieldInfo
 
     @property
     def on_resume(self) -> bool:
-        """Whether the key may differ between the starts of one run."""
+        """Whether it may differ between the starts of one run."""
         extra = self.field.json_schema_extra
         return isinstance(extra, Mapping) and bool(extra.get("on_resume"))
 
@@ -39,7 +39,7 @@ class Key:
 
 
 def config_keys(kind: type[BaseModel] = Config, prefix: str = "") -> Iterator[Key]:
-    """All documented keys of a kind of config, in its order."""
+    """All documented keys, in the order of the config."""
     for name, field in kind.model_fields.items():
         inner = field.annotation
         if is_named(inner):
@@ -51,7 +51,7 @@ def config_keys(kind: type[BaseModel] = Config, prefix: str = "") -> Iterator[Ke
 
 
 def is_named(annotation: Any) -> bool:
-    """Whether it is of sections by names that the user gives."""
+    """Whether it holds sections by names that the user gives."""
     return get_origin(annotation) is dict and get_args(annotation)[1] is not Any
 
 
@@ -61,7 +61,6 @@ def dotted_values(config: Section) -> dict[str, Any]:
 
 
 def flatten_keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and values of nested sections."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from flatten_keys(value, f"{prefix}{name}.")

@@ -1,12 +1,14 @@
-"""The keys of an OpenAI-compatible server that is asked for samples, methods or verdicts, and is no run's judge."""
+"""Keys of an OpenAI-compatible server that is no run's judge, and checks of a server's address and key."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pydantic import Field
 
 from raypoly.core.config import JudgeConfig, Section, resumable
+from raypoly.core.errors import MissingKey, UsageError
 
 
 class EndpointConfig(Section):
@@ -40,8 +42,7 @@ class EndpointConfig(Section):
         return {"extra_body": given} if given else {}
 
     def as_judge(self, temperature: float | None) -> JudgeConfig:
-        """The same in the words of a judge that is a server, whose client asks: limits, deadline, and where its key
-        is."""
+        """The same keys as a judge's, whose client asks."""
         return JudgeConfig(
             name="openai",
             base_url=self.url,
@@ -53,3 +54,20 @@ class EndpointConfig(Section):
             requests_per_minute=self.requests_per_minute,
             tokens_per_minute=self.tokens_per_minute,
         )
+
+
+def refuse_login(option: str, url: str | None, key: str) -> None:
+    """Raise `UsageError` where an address holds a name or a password. `option` and `key`: the options for the address
+    and for the variable that holds the key."""
+    if "@" in re.split(r"[/?#]", (url or "").partition("://")[2] or url or "", maxsplit=1)[0]:
+        raise UsageError(
+            f"{option} has a name or a password in its address, which messages would show: take it out, and name "
+            f"the environment variable that holds the key by {key}."
+        )
+
+
+def checked_key(key: str, place: str) -> str:
+    """The key, if a header can carry it; `place`: where it was found. Raises `MissingKey`, which does not show it."""
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise MissingKey(f"{place} holds characters that no key has: copy the whole key again.")
+    return key

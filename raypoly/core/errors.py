@@ -5,7 +5,7 @@
 
 
 class RaypolyError(Exception):
-    """The base of all errors that are reported without a traceback."""
+    """Reported without a traceback."""
 
     exit_code = 1
 
@@ -17,7 +17,7 @@ class UsageError(RaypolyError):
 
 
 class MissingKey(UsageError):
-    """This machine has no key for a server where the config says."""
+    """No key for a server where the config says."""
 
 
 class LeaseHeld(UsageError):
@@ -25,19 +25,19 @@ class LeaseHeld(UsageError):
 
 
 class StaleEpoch(RaypolyError):
-    """Another driver has taken over the run. This one must not write any more."""
+    """Another driver has taken over the run: this one must not write."""
 
 
 class StorageError(RaypolyError):
-    """The run directory can't be written or read. Nothing committed is lost."""
+    """The run directory can't be written or read; nothing committed is lost."""
 
 
 class CorruptData(RaypolyError):
-    """A file's content does not match its checksum."""
+    """A file does not match its checksum."""
 
 
 class Away(RaypolyError):
-    """A stage's server can't be reached or refuses to serve now. The run pauses and asks again."""
+    """A stage's server can't be reached or refuses to serve now: the run pauses and asks again."""
 
 
 class Unknown(RaypolyError):
@@ -45,7 +45,7 @@ class Unknown(RaypolyError):
 
 
 class Infra(RaypolyError):
-    """A stage can't work on this group, through no fault of the policy. The update leaves the group out."""
+    """A stage can't work on this group, through no fault of the policy: the update leaves it out."""
 
 
 class SandboxError(Infra):
@@ -53,7 +53,7 @@ class SandboxError(Infra):
 
 
 class IsolationMissing(SandboxError, UsageError):
-    """This machine can't confine untrusted programs, and scorer.isolation requires it."""
+    """This machine can't confine programs, and scorer.isolation requires it."""
 
 
 class BrokenTests(Infra, UsageError):
@@ -61,11 +61,11 @@ class BrokenTests(Infra, UsageError):
 
 
 class JudgeUnavailable(Away):
-    """The judge can't be reached or refuses to serve now. Wait and ask again; never a label."""
+    """The judge can't be reached or refuses to serve now; never a label."""
 
 
 class JudgeRefused(Unknown):
-    """The judge answered but can't label this group: it is `unjudged`."""
+    """The judge can't label this group: it is `unjudged`."""
 
 
 class OtherSchema(UsageError):
@@ -77,11 +77,11 @@ class WeightsMismatch(RaypolyError):
 
 
 class WeightsMidway(RaypolyError):
-    """The learner is between the updates of a step: its weights have no version."""
+    """Between the updates of a step: the weights have no version."""
 
 
 class TransferBroken(RaypolyError):
-    """The other side of a weight transfer is gone. It is replaced, and the weights are sent again."""
+    """The other side of a weight transfer is gone; it is replaced, and the weights are sent again."""
 
 
 class OutOfRetries(RaypolyError):
@@ -89,11 +89,11 @@ class OutOfRetries(RaypolyError):
 
 
 class Stalled(RaypolyError):
-    """A stage made no progress for `run.stall_seconds`, and a restart did not help."""
+    """No progress for `run.stall_seconds`, and a restart did not help."""
 
 
 class HubUnreachable(RaypolyError):
-    """The Hugging Face hub can't be reached, and its cache here lacks what is asked for."""
+    """The Hugging Face hub can't be reached, and its cache lacks what is asked for."""
 
 
 class RayGone(RaypolyError):
@@ -101,7 +101,7 @@ class RayGone(RaypolyError):
 
 
 class TooManySetAside(RaypolyError):
-    """More groups than `run.max_set_aside` allows were skipped: a stage could not work on them."""
+    """More groups were skipped than `run.max_set_aside` allows."""
 
 
 class RunStopped(RaypolyError):
@@ -111,6 +111,6 @@ class RunStopped(RaypolyError):
 
 
 class PausedTooLong(RaypolyError):
-    """A stage's server was away longer than `judge.max_pause`. The run is committed and can be resumed."""
+    """A server was away longer than `judge.max_pause`; the run is committed and can be resumed."""
 
     exit_code = 75

@@ -1,10 +1,8 @@
-"""Models in GGUF files. transformers reads and dequantises them, once for each content, into the user's cache.
+"""Models in GGUF files, which transformers dequantises once, into the user's cache.
 
-    model = GgufModel.find("smollm2-q4")      # or a path that ends in .gguf; None for a folder and a hub id
-    model.sha256                              # of the file: names the cached folder, and is part of run identity
-    folder = model.folder()                   # a Hugging Face folder: float32 weights, tokenizer, chat template
-
-Nothing but the file's content counts: it is read through a link in an empty folder.
+model = GgufModel.find("smollm2-q4")      # or a path that ends in .gguf; None for a folder and a hub id
+model.sha256                              # of the file: names the cached folder, and is part of run identity
+folder = model.folder()                   # a Hugging Face folder: float32 weights, tokenizer, chat template
 """
 
 from __future__ import annotations
@@ -26,37 +24,31 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from raypoly.core.caches import cache_root
+from raypoly.core.caches import FolderCache, cache_root, find_damage
 from raypoly.core.config import ModelConfig
 from raypoly.core.errors import RaypolyError, UsageError
-from raypoly.core.folder_cache import FolderCache, find_damage
 from raypoly.core.packaged_files import PACKAGED_MODELS
 
 _LINK = "model.gguf"
 _WEIGHTS = (".safetensors",)
-"""Endings of the files of a cached folder that are too large to be checked at each look."""
+"""Endings of files that are too large to be checked at each look."""
 _READERS = ("gguf", "accelerate")
-"""Packages without which transformers reads no GGUF file."""
+"""Packages that transformers needs for it."""
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NotImplementedError, RuntimeError, struct.error)
-"""What readers raise for a file that they can't read."""
+"""What readers raise for a bad file."""
 
 
 @dataclass(frozen=True)
 class GgufModel:
-    """A GGUF file that a config names."""
-
     name: str
-    """As the config has it: a name of `PACKAGED_MODELS`, or a path."""
+    """A name of `PACKAGED_MODELS`, or a path."""
     file: Path
     key: str
-    """The config key, for messages."""
+    """The config's, for messages."""
 
     @classmethod
     def find(cls, name: str, key: str = "model.path") -> GgufModel | None:
-        """The file that `name` stands for; None if it stands for something else.
-
-        Raises `UsageError` if the file, or a package that reads it, is missing.
-        """
+        """None if `name` stands for something else. Raises `UsageError` if the file or its readers are missing."""
         packaged, path = PACKAGED_MODELS.get(name), Path(name).expanduser().absolute()
         if packaged is not None:
             path = packaged.find(f"{key}={name}")
@@ -71,14 +63,14 @@ class GgufModel:
 
     @property
     def sha256(self) -> str:
-        """Of the file's content, hex."""
+        """Of the content, hex."""
         state = self.file.stat()
         return _sha256(self.file, state.st_size, state.st_mtime_ns)
 
     def config(self) -> dict[str, Any]:
-        """The content of its folder's `config.json`.
+        """Its folder's `config.json`.
 
-        Raises `UsageError` if the file is cut short, or of an architecture or quantisation that is not known.
+        Raises `UsageError` if the file is cut short, or of an unknown architecture or quantisation.
         """
         cached = self._cached
         if cached is None:
@@ -87,7 +79,7 @@ class GgufModel:
         return values
 
     def tokenizer(self) -> Any:
-        """Its tokenizer, with the chat template if the file has one. Raises `UsageError`."""
+        """With the file's chat template, if any. Raises `UsageError`."""
         cached = self._cached
         if cached is not None:
             from transformers import AutoTokenizer  # takes seconds to import
@@ -96,10 +88,7 @@ class GgufModel:
         return _read_tokenizer(self, self.sha256)
 
     def folder(self, say: Callable[[str], None] = print) -> Path:
-        """The cached folder. If there is none, another process makes it, whose memory is free again afterwards.
-
-        Raises `UsageError` if the file can't be read.
-        """
+        """The cached folder, made if there is none. Raises `UsageError` if the file can't be read."""
 
         def make(folder: Path) -> None:
             size = self.file.stat().st_size / 1e6
@@ -110,7 +99,7 @@ class GgufModel:
 
     @property
     def _cached(self) -> Path | None:
-        """The cached folder, whose weights are not looked at; None if there is none, or if it is damaged."""
+        """None if there is none, or if it is damaged (but for its weights)."""
         folder = self._cache().place(self._cache_key)
         return folder if find_damage(folder, unread=_WEIGHTS) is None else None
 
@@ -125,14 +114,14 @@ class GgufModel:
 
     @contextmanager
     def alone(self) -> Iterator[Path]:
-        """A folder with nothing but the file."""
+        # a link in an empty folder: transformers would read other files beside it
         with tempfile.TemporaryDirectory(prefix="raypoly-gguf-") as folder:
             (Path(folder) / _LINK).symlink_to(self.file)
             yield Path(folder)
 
     @contextmanager
     def readable(self, part: str) -> Iterator[None]:
-        """Inside, what a reader raises becomes a `UsageError`, which names the `part` that it read."""
+        """Turn what a reader raises into a `UsageError` that names the `part`."""
         try:
             yield
         except _UNREADABLE as error:
@@ -191,7 +180,8 @@ def _read_tokenizer(model: GgufModel, sha256: str) -> Any:
 
 
 def _run_apart(model: GgufModel, folder: Path) -> None:
-    """`_dequantise` in a process of its own. Raises as it does, and `RaypolyError` if that process fails or dies."""
+    """`_dequantise`, or `RaypolyError` if its process dies."""
+    # in a process of its own, whose memory is free again afterwards
     fields = [str(value) for value in asdict(model).values()]
     package = str(Path(__file__).resolve().parents[2])
     paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))

@@ -1,4 +1,4 @@
-"""Loads objectives, judges, engines, problem sources and rewards by short name or as `package.module:Name`.
+"""Parts found by name: a short one of ours, or the user's `package.module:Name`.
 
 load_plugin("poly_epo", {"poly_epo": "raypoly.algorithms.objectives.poly_epo:PolyEPO"}, "objective.name")
 
@@ -30,10 +30,7 @@ def recipe_table(table: str) -> Mapping[str, str]:
 
 
 def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
-    """The object of this `name`. `key` is its config key, for messages.
-
-    Raises `UsageError` if it can't be imported.
-    """
+    """The object of this `name`; `key` is its config key. Raises `UsageError` if it can't be imported."""
     target = known.get(name) or recipe_table("KNOWN").get(name, name)
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute):
@@ -55,9 +52,9 @@ def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
 
 
 def load_configured_plugin(name: str, known: Mapping[str, str], section: str, params: Mapping[str, Any]) -> Any:
-    """An instance of the class of this `name`, made from its own `Config` with the parameters.
+    """An instance of the class of this `name`, made from its own `Config`.
 
-    Raises `UsageError` that names the unknown or wrong parameter, and lists those that the class takes.
+    Raises `UsageError`, which names the wrong parameter and lists those that the class takes.
     """
     kind = load_plugin(name, known, f"{section}.name")
     return kind(parse_parameters(kind.Config, params, section, f"{section}.name={name}"))

@@ -2,7 +2,7 @@
 
     derive(run_seed, "sample", step, slot, problem_id, attempt, rollout)
 
-The same parts give the same seed in any order, process or engine, so a sample can be drawn again.
+The same parts give the same seed in any process or engine, so a sample can be drawn again.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """Reads a YAML file and dotted overrides into a `Config`, or into the config of another command.
 
     config = load("configs/tiny.yaml", ["train.steps=20", "objective.name=grpo"])
-    load_of(PrepareConfig, "configs/prepare/tiny.yaml", ["sources.leetcode.path=rows.jsonl", "band.high=15"])
 
 Every mistake is a `UsageError` of one sentence that names the key, the value and what was expected.
 """
@@ -30,7 +29,7 @@ _RENAMED = {"program": "scaffold", "evaluate.programs": "evaluate.scaffolds"}
 """Keys and sections of other names, of which users may have configs."""
 DEFAULT = CONFIGS / "tiny.yaml"
 GIVEN = "on the command line"
-"""The origin that messages name for an override."""
+"""An override's origin in messages."""
 
 C = TypeVar("C", bound=BaseModel)
 
@@ -69,8 +68,8 @@ def load(
 ) -> Config:
     """The config of `path` (None: configs/tiny.yaml) with `overrides` (`section.key=value`) applied.
 
-    A new name of an objective, a loss or a scaffold drops the parameters that the file gives to the old one;
-    `note` reports it. Raises `UsageError`.
+    A new name of an objective, a loss or a scaffold drops the old one's parameters, which `note` reports. Raises
+    `UsageError`.
     """
     return load_of(Config, path or str(DEFAULT), overrides, note=note)
 
@@ -82,8 +81,7 @@ def load_of(
     name: str | None = None,
     note: Callable[[str], None] = print,
 ) -> C:
-    """The same for a config of a `kind`; without `path` it is made of the overrides alone. `name`: of the run, where
-    nothing else is given; default the file's."""
+    """As `load`, for a `kind` of config; without `path` from the overrides alone. `name`: the run's default name."""
     file = "the config" if path is None else str(Path(path))
     values = {} if path is None else read_yaml(Path(path)) or {}
     if not isinstance(values, dict):
@@ -106,13 +104,13 @@ def load_of(
 
 
 def dump(config: Config, changed: bool = False) -> str:
-    """The config as YAML that `load` reads back to an equal one; `changed`: only keys that are not at their default."""
+    """YAML that `load` reads back to an equal config; `changed`: without keys that are at their default."""
     values = config.model_dump(mode="json", exclude_defaults=changed)
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
 
 
 def read_yaml(file: Path) -> Any:
-    """The content of a YAML file. Raises `UsageError` if it is missing, can't be read, or is not YAML."""
+    """Raises `UsageError` if the file is missing, can't be read, or is not YAML."""
     try:
         return yaml.load(file.read_text(), Loader=_Loader)
     except FileNotFoundError as error:
@@ -124,7 +122,7 @@ def read_yaml(file: Path) -> Any:
 
 
 def parse_value(name: str, text: str, field: FieldInfo | None) -> Any:
-    """The value of an override: YAML, or the text itself if the key takes text. Raises `UsageError`."""
+    """An override's value: YAML, or the text itself if the key takes text. Raises `UsageError`."""
     try:
         value = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
@@ -156,8 +154,7 @@ def _parse(override: str, kind: type[BaseModel]) -> tuple[str, Any]:
 
 
 def _may_be(name: str, text: str, kind: type[BaseModel]) -> bool:
-    """Whether an override that is no documented key is one of a part found by name, or a section in a section, whose
-    value pydantic looks at; or `sampling=off`."""
+    # no documented key, but perhaps one of a part found by name, or a whole section, whose value pydantic looks at
     section, _, rest = name.partition(".")
     model: Any = kind.model_fields[section].annotation if section in kind.model_fields else None
     own = isinstance(model, type) and issubclass(model, BaseModel) and model.model_config.get("extra") == "allow"
@@ -166,7 +163,6 @@ def _may_be(name: str, text: str, kind: type[BaseModel]) -> bool:
 
 
 def _key(name: str, kind: type[BaseModel]) -> Key | None:
-    """The documented key of a dotted name."""
     section, _, rest = name.partition(".")
     if section in kind.model_fields and is_named(kind.model_fields[section].annotation):
         name = f"{section}.{NAME}.{rest.partition('.')[2]}"
@@ -174,7 +170,7 @@ def _key(name: str, kind: type[BaseModel]) -> Key | None:
 
 
 def _lay(values: dict[str, Any], name: str, value: Any, file: str, kind: type[BaseModel]) -> None:
-    """Set a key, in copies of the sections that hold it."""
+    # in copies: the sections may be another config's
     *outer, last = name.split(".")
     for part in outer:
         inner = values.get(part) or {}
@@ -191,7 +187,6 @@ def _takes_text(field: FieldInfo) -> bool:
 
 
 def _drop_old_parameters(sections: dict[str, Any], given: Mapping[str, Any], note: Callable[[str], None]) -> None:
-    """Drop the file's parameters of an objective, loss or scaffold that an override replaces."""
     for section in ("objective", "loss", "scaffold"):
         old = sections.get(section)
         if not isinstance(old, dict):
@@ -239,7 +234,7 @@ def _origin(name: str, file: str, given: Mapping[str, Any]) -> str:
 
 
 def _unknown(name: str, origin: str, kind: type[BaseModel]) -> str:
-    """The sentence for an unknown key or section, with the nearest known one."""
+    """A sentence with the nearest known key."""
     for old, new in _RENAMED.items():
         if name == old or name.startswith(f"{old}."):
             return f"{name} ({origin}) is called {new}{name.removeprefix(old)} now: use that name."

@@ -2,9 +2,8 @@
 
     Problem --prompt--> Rollout xN --> Verdict xN --> Labels --> advantage xN
 
-A `Group` is one problem with its N rollouts: stages work on groups and the journal stores groups. Token arrays are
-NumPy (int32 ids, float32 log-probabilities). Unknown is never a number: a verdict of `infra` has no reward, an
-unlabelled rollout has no strategy id.
+A `Group`, one problem with its N rollouts, is what stages work on and the journal stores. Unknown is never a number: a
+verdict of `infra` has no reward, an unlabelled rollout no strategy id.
 """
 
 from __future__ import annotations
@@ -35,20 +34,17 @@ Comparison = Literal["exact", "json"]
 
 @dataclass(frozen=True)
 class TestSuite:
-    """The executable tests of one problem. Each scorer gets a suite once, by content hash.
+    """The executable tests of one problem, sent to each scorer once, by content hash. `source` by `kind`:
 
-    `kind="calls"`: `source` is JSON, a list of `{"args": [...], "expected": ...}`, optionally with `kwargs` and a
-    `budget`. The candidate is called with the arguments. Its result is compared with `expected` outside the candidate's
-    process. A budget bounds `steps`, `elements` or `depth` (any subset), counted deterministically.
-    `kind="check"`: `source` is Python that defines `check(candidate)`, as in LeetCodeDataset.
-    `kind="stdin"`: `source` is JSON, a list of `{"input": text, "output": text}`. Each test runs the whole program with
-    that standard input. Its output is compared line by line, numbers by value, or given to `checker`.
-    `kind="operations"`: `source` is JSON, a list of `{"operations": ["LRUCache", "put", "get"], "args": [[2], [1, 1],
-    [1]], "expected": [null, null, 1]}`: the first operation makes an object, the others are its methods.
-    `kind="answer"`: the problem asks for a value, not for a program. `source` is the right one, a Python literal or a
-    text. Nothing is run: the response's answer is compared with it, literals by value.
-    `kind="none"`: no tests (`source` is empty). Nothing is run and each verdict is `no_code`: the reward function
-    alone values the response.
+    `calls`: JSON, a list of `{"args": [...], "expected": ...}`, optionally with `kwargs` and a `budget` of `steps`,
+    `elements` or `depth` (any subset), counted deterministically. Results are compared outside the candidate's process.
+    `check`: Python that defines `check(candidate)`, as in LeetCodeDataset.
+    `stdin`: JSON, a list of `{"input": text, "output": text}`, each a run of the whole program. Outputs are compared
+    line by line, numbers by value, or given to `checker`.
+    `operations`: JSON, a list of `{"operations": ["LRUCache", "put", "get"], "args": [[2], [1, 1], [1]], "expected":
+    [null, null, 1]}`: the first operation makes an object, the others are its methods.
+    `answer`: the right value, a Python literal or a text. Nothing is run; literals are compared by value.
+    `none`: empty. Nothing is run and each verdict is `no_code`: the reward function alone values the response.
     """
 
     __test__ = False  # not a pytest class
@@ -56,11 +52,10 @@ class TestSuite:
     kind: TestKind
     source: str
     comparison: Comparison = "exact"
-    """For `calls` and `operations`. `exact` is Python's `==`. `json` also accepts a tuple in place of a list, for
-    expected values that come from JSON."""
+    """For `calls` and `operations`. `exact` is Python's `==`; `json` takes a tuple for a list too."""
     checker: str = ""
-    """For `stdin` with several right outputs: a Python program that decides on an unexpected output. It is run as
-    `checker.py input.txt correct_output.txt solution_output.txt` and prints 1 or 0."""
+    """For `stdin` with several right outputs: a Python program that prints 1 or 0 of an unexpected output, run as
+    `checker.py input.txt correct_output.txt solution_output.txt`."""
 
     @property
     def runs(self) -> bool:
@@ -78,31 +73,29 @@ class TestSuite:
 
 @dataclass(frozen=True)
 class Problem:
-    """One task: the policy's prompt, how a response becomes a program, and the tests of that program."""
-
     id: str
     prompt: str
-    """The text given to the policy, ready to be tokenized."""
+    """Ready to be tokenized."""
     entry_point: str
-    """The callable under test: `f`, or `Solution().twoSum`. Empty for `operations` and `stdin`."""
+    """The callable under test, `f` or `Solution().twoSum`; empty for `operations` and `stdin`."""
     tests: TestSuite
-    """They decide the reward. Nothing that the policy reads shows them or a result of theirs."""
+    """They decide the reward; the policy never reads them, nor a result of theirs."""
     prelude: str = ""
     """Python that runs before the candidate (imports, ListNode helpers)."""
     answer: Literal["completion", "fenced"] = "fenced"
     """`completion`: the program is `prefix + response`; `fenced`: the last fenced block of the response."""
     prefix: str = ""
-    """For `completion`: the source text that the response continues (the signature line)."""
+    """For `completion`: the source that the response continues."""
     solution: str = ""
-    """A program known to be right, or empty. It calibrates time limits. The policy never sees it."""
+    """A program known to be right, or empty: calibrates time limits, and the policy never sees it."""
     reference_seconds: float | None = None
-    """CPU seconds of the slowest test of a program known to be right; None if not measured."""
+    """CPU seconds of the slowest test of `solution`; None if not measured."""
     source: str = ""
-    """The problem's origin: `puzzles`, or the path of a file."""
+    """`puzzles`, or the path of a file."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     public_tests: TestSuite | None = None
-    """Tests that the policy may see, with what its program gives on them; None where none are named. Some data sets
-    have them among `tests` too: `raypoly.data.public_tests.set_apart` takes them out there."""
+    """Tests that the policy may see, with its program's results; `raypoly.data.public_tests` takes them out of
+    `tests`."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +107,7 @@ class Rollout:
 
     prompt_tokens: Int32
     tokens: Int32
-    """int32 [T], the response with its end-of-sequence token if one was sampled."""
+    """int32 [T], with the end-of-sequence token if one was sampled."""
     logprobs: Float32
     """float32 [T]."""
     text: str
@@ -126,33 +119,33 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a sandbox child found in a program. Judges and metrics read it; they never parse or run programs."""
+    """What a sandbox child found in a program, for judges and metrics, which parse and run none."""
 
     canonical: str
-    """The source without comments, docstrings and dead code, with normalised local names and literals."""
+    """The source without comments, docstrings and dead code, local names and literals normalised."""
     constructs: tuple[str, ...]
-    """Constructs of the code that the result depends on, sorted: `for`, `while`, `recursion`, `map`, `reduce` ..."""
+    """Those that the result depends on, sorted: `for`, `while`, `recursion`, `map`, `reduce` ..."""
     growth: Mapping[str, float]
-    """How often each construct ran on the largest test: `{"for": 40.0}`."""
+    """Runs of each construct on the largest test: `{"for": 40.0}`."""
     strategy: str
-    """The strategy by execution trace alone: the construct that did the work as the input grew; `direct` if none did,
-    empty if unknown (the program never ran to its end)."""
+    """By execution trace: the construct that did the work as the input grew; `direct` if none did, empty if the
+    program never ran to its end."""
     features: tuple[str, ...] = ()
-    """What live code does with its data, sorted: `heap`, `two_pointers`, `memo`, `depth_2` ...; `placeholder` or
-    `hard_coded` alone if the program is no attempt; empty if it can't be parsed."""
+    """Of live code, sorted: `heap`, `two_pointers`, `memo`, `depth_2` ...; `placeholder` or `hard_coded` alone if the
+    program is no attempt; empty if it can't be parsed."""
 
     @property
     def unknown(self) -> bool:
-        """Whether nothing is known of its strategy: it could not be observed. It joins its group's largest strategy."""
+        """Whether its strategy could not be observed: it joins its group's largest."""
         return not self.constructs and not self.features
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The first test that a program failed, in texts cut to a readable size."""
+    """The first test that a program failed, in texts of readable size."""
 
     test: int
-    """Its number among the tests, from 1; 0 if the program could not be loaded."""
+    """From 1; 0 if the program could not be loaded."""
     input: str
     got: str
     """The result, or the error."""
@@ -162,20 +155,20 @@ class Failure:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The sandbox's result for one program. `infra` is a fault of the sandbox: it is retried, never trained on."""
+    """The sandbox's result for one program. `infra` is the sandbox's own fault: retried, never trained on."""
 
     status: Status
     tests_passed: int
     tests_total: int
     cpu_seconds: float
     detail: str = ""
-    """One readable line: the first failing test, the exception, or the exceeded budget."""
+    """One line: the first failing test, the exception, or the exceeded budget."""
     evidence: Evidence | None = None
     """None if the program does not parse."""
     failure: Failure | None = None
     """None if the program passed, or no test was reached."""
     repeatable: bool = True
-    """False if a second run might give another verdict: a timeout by the clock, not by a counted budget."""
+    """False for a timeout by the clock: a second run might give another verdict."""
 
     @property
     def passed(self) -> bool:
@@ -183,19 +176,19 @@ class Verdict:
 
 
 WITHOUT_TESTS = Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")
-"""Of each response to a problem whose tests are of kind `none`."""
+"""Of responses to problems of kind `none`."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """A judge's strategies of a group's N rollouts. Ids are only comparable within the group."""
+    """A judge's strategies of a group's N rollouts, comparable within the group only."""
 
     ids: Int32
     """int32 [N]: a strategy id >= 1; 0 if unknown or degenerate."""
     degenerate: Bool
     """bool [N]: no code, off-task, gibberish. Never a strategy."""
     judge: str
-    """The judge's name and version."""
+    """Name and version."""
 
     @property
     def strategies(self) -> tuple[int, ...]:
@@ -204,48 +197,48 @@ class Labels:
 
     @property
     def known(self) -> bool:
-        """Whether every rollout that is not degenerate has a strategy id."""
+        """Whether all but degenerate rollouts have a strategy id."""
         return bool(np.all((self.ids >= 1) | self.degenerate))
 
 
 @dataclass(frozen=True)
 class CrossLogprobs:
-    """Log-probabilities of a group's N responses behind each of the group's P distinct prompts."""
+    """Log-probabilities of a group's N responses after each of its P distinct prompts."""
 
     own_prompt: Int32
-    """int32 [N]: the index of each rollout's prompt among the P, which are in order of first use."""
+    """int32 [N]: each rollout's prompt among the P, which are in order of first use."""
     logprobs: tuple[Float32, ...]
-    """[N], each float32 [P, T]: by the learner, under the sampler's weights, after temperature."""
+    """[N], each float32 [P, T]: by the learner, with the sampler's weights, after temperature."""
 
 
 class UnknownPart(Enum):
-    """The type of `UNKNOWN`: the finding of a stage that was answered and found nothing."""
+    """The type of `UNKNOWN`, the finding of a stage that was answered and found nothing."""
 
     UNKNOWN = "unknown"
 
 
 UNKNOWN = UnknownPart.UNKNOWN
-"""Never a number: a group whose objective needs the finding has no gradient."""
+"""Never a number: a group whose objective needs it has no gradient."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """The finding of a stage that can't work on this group, through no fault of the policy. The group is left out."""
+    """The finding of a stage that can't work on this group: the update leaves it out."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A rollout of a group that is no attempt: a plan, an observation, a first try (`raypoly.rollouts.scaffolds`)."""
+    """A rollout that is no attempt: a plan, an observation, a first try (`raypoly.rollouts.scaffolds`)."""
 
     rollout: Rollout
     role: str
     """What it is, in its scaffold's words: `plan`, `try` ..."""
     parent: int | None = None
-    """The index of the draft that it was made from, among the group's; None for one that needed none."""
+    """The index of the draft that it was made from; None for none."""
     verdict: Verdict | None = None
-    """On the problem's public tests, where its scaffold asked for it."""
+    """On the public tests, where its scaffold asked for it."""
 
 
 ATTEMPT = "solve"
@@ -254,22 +247,19 @@ ATTEMPT = "solve"
 
 @dataclass(frozen=True)
 class Group:
-    """One problem with its N rollouts at one slot of one step, and the findings that its stages have added so far.
-
-    The rollouts are the attempts at the problem. What a scaffold had written before them are the D drafts.
-    """
+    """One problem at a slot of a step: its N attempts, the D drafts before them, and the stages' findings so far."""
 
     step: int
     slot: int
     problem_id: str
     rollouts: tuple[Rollout, ...]
     findings: Mapping[str, Any] = field(default_factory=dict)
-    """By stage name: the stage's finding, `UNKNOWN`, or `Skipped`; no entry before the stage has run. A finding read
-    back is a `pyarrow.RecordBatch` of N rows until its stage decodes it, except those with a property here."""
+    """By stage: its finding, `UNKNOWN` or `Skipped`; no entry before it has run. A finding read back is a
+    `pyarrow.RecordBatch` of N rows until its stage decodes it, except those with a property here."""
     drafts: tuple[Draft, ...] = ()
-    """[D], in the order in which they were asked for."""
+    """[D], as they were asked for."""
     draft_of: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """int32 [N]: the index of the draft that each attempt was made from; -1 for none."""
+    """int32 [N]: the draft that each attempt was made from; -1 for none."""
 
     def __post_init__(self) -> None:
         if not len(self.draft_of):
@@ -282,18 +272,18 @@ class Group:
 
     @property
     def taken(self) -> frozenset[int]:
-        """The drafts that are attempts themselves: same rollout, one row of training."""
+        """Drafts that are attempts themselves: same rollout, one row of training."""
         seeds = {rollout.seed for rollout in self.rollouts}
         return frozenset(d for d in set(self.draft_of.tolist()) if d >= 0 and self.drafts[d].rollout.seed in seeds)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...] | None:
-        """[N], the finding of stage `score`; None until it has run."""
+        """[N], of stage `score`; None until it has run."""
         return self.findings.get("score")
 
     @property
     def labels(self) -> Labels | None:
-        """The finding of stage `judge`; None until it has run, and if it does not or can't label the group."""
+        """Of stage `judge`; None until it has run, and if it does not or can't label the group."""
         return None if self.unjudged else self.findings.get("judge")
 
     @property
@@ -303,11 +293,11 @@ class Group:
 
     @property
     def cross_logprobs(self) -> CrossLogprobs | None:
-        """The finding of stage `prompt_logprobs`; None until it has run, and if no objective needs it."""
+        """Of stage `prompt_logprobs`; None until it has run, and if no objective needs it."""
         return self.findings.get("prompt_logprobs")
 
     def with_findings(self, **findings: Any) -> Group:
-        """A copy with these findings set by stage name; None removes a finding."""
+        """A copy with these set by stage; None removes one."""
         merged = {name: finding for name, finding in {**self.findings, **findings}.items() if finding is not None}
         return replace(self, findings=merged)
 

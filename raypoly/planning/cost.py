@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from raypoly.algorithms import objectives
 from raypoly.core.config import Config
-from raypoly.core.tables import duration
+from raypoly.core.text import duration
 from raypoly.strategies.judge import SAMPLED_SHARE
 from raypoly.strategies.judge.judge_usage import dollars
 

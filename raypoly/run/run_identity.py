@@ -21,12 +21,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from raypoly.core import __version__
 from raypoly.core.config import Config, Section, StagesConfig
 from raypoly.core.config_keys import config_keys, dotted_values, flatten_keys
 from raypoly.core.errors import CorruptData, StorageError, UsageError
 from raypoly.core.gguf_models import with_sha256
 from raypoly.core.plugins import load_plugin
-from raypoly.core.version import __version__
 from raypoly.run.run_folder import explain_unusable, open_leased, run_location
 from raypoly.run.store import Lease, Store, open_store
 from raypoly.run.store.catalogue import completed_steps

@@ -19,8 +19,8 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from raypoly.core.caches import LRUCache
 from raypoly.core.errors import SandboxError, UsageError
-from raypoly.core.lru_cache import LRUCache
 from raypoly.core.values import Problem, Verdict
 
 RETRIES = 3

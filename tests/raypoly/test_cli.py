@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from raypoly.cli import main
+from raypoly.core import __version__
 from raypoly.core.settings import load
-from raypoly.core.version import __version__
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import write_finished_run, write_summary
 from tests.support.gold_rows import ROW, read_rows, write_rows

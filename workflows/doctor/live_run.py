@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
+from raypoly.core.text import duration
 from raypoly.run.run_metrics import RUN_METRICS
 from raypoly.run.store.lease import LeaseState
 
@@ -57,7 +58,7 @@ class LiveRun:
         scorers = (f"{known[f'scorers/{state}']:g} {state}" for state in ("busy", "idle", "starting"))
         yield f"{known['programs_waiting']:g} programs wait for scorers ({', '.join(scorers)})"
         yield f"{known['retries_left']:g} retries left"
-        yield f"last commit {known['commit_age_seconds']:.0f} s ago"
+        yield f"last commit {duration(known['commit_age_seconds'])} ago"
 
 
 def look_at_run(run: str, lease: LeaseState) -> LiveRun:

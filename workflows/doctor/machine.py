@@ -21,6 +21,7 @@ from rich.text import Text
 
 from raypoly.core.config import Config
 from raypoly.core.errors import CorruptData, JudgeRefused, JudgeUnavailable, LeaseHeld, RaypolyError
+from raypoly.core.text import duration
 from raypoly.core.values import Evidence, Rollout, Verdict
 from raypoly.planning.free_resources import existing_parent, this_machine
 from raypoly.planning.preflight import asks_judge, check_room
@@ -168,4 +169,4 @@ def _ask_judge(config: Config) -> str:
         places = [judge.api_key_file, *key_variable_names(judge)]
         key = ", ".join(filter(None, places)) or "none: judge.api_key_env names one"
         raise RaypolyError(f"{error} Look at its address, key ({key}) and quota: docs/judge.md.") from error
-    return f"{asked!r} labelled two programs in {time.perf_counter() - started:.1f} s"
+    return f"{asked!r} labelled two programs in {duration(time.perf_counter() - started)}"

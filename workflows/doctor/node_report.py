@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from raypoly.core import __version__
 from raypoly.core.config import Config, ScorerConfig
 from raypoly.core.errors import RaypolyError, SandboxError, UsageError
 from raypoly.core.values import Problem, TestSuite
-from raypoly.core.version import __version__
 from raypoly.planning.gpus import ask_nvidia_smi
 from raypoly.planning.placement import resolve_placement
 from raypoly.run.crash import describe_error

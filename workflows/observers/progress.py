@@ -18,16 +18,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.text import Text
 
+from raypoly.core.text import duration
 from raypoly.strategies.judge.judge_usage import dollars
 
 _STAGES = ("generate", "score", "judge", "learn")
 
 
 class Progress:
-    """The workflow reports to it. `row` is a row of metrics.jsonl. No method raises for a missing number.
+    """What the workflow reports to. A `row` is one of metrics.jsonl, whose steps count from 0; numbers may be missing.
 
-    Steps are counted from 0 in rows and from 1 for people. The time left is estimated from this start's steps, without
-    its pauses.
+    The time left is estimated from this start's steps, without its pauses.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -43,7 +43,7 @@ class Progress:
     def pause(self, reason: str, since: datetime) -> None: ...
     def resume(self, seconds: float) -> None: ...
     def exclude_seconds(self, seconds: float) -> None:
-        """Leave out time that belongs to no step (an evaluation, a pause) when the time left is estimated."""
+        """Leave time that belongs to no step (an evaluation, a pause) out of the estimate."""
         self._paused += seconds
 
     def note(self, text: str) -> None: ...
@@ -62,18 +62,8 @@ def make_progress() -> Progress:
     return RichProgress(console) if console.is_terminal and not console.is_dumb_terminal else PlainProgress(sys.stdout)
 
 
-def format_duration(seconds: float) -> str:
-    """`47 s`, `3 min 20 s`, `2 h 05 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
 def describe_step(row: Mapping[str, Any]) -> str:
-    """The numbers of one step in one line, without those that the row lacks."""
+    """One line, without the numbers that the row lacks."""
     parts = []
     if row.get("reward") is None and row.get("loss") is not None:
         parts.append(f"loss {row['loss']:.3f}")
@@ -91,18 +81,17 @@ def describe_step(row: Mapping[str, Any]) -> str:
         parts.append(f"judge {dollars(row['judge_usd_a_step'])} a step, {dollars(row['judge_usd_to_end'])} to the end")
     seconds = row.get("seconds", {}).get("total")
     if seconds is not None:
-        parts.append(f"{seconds:.1f} s")
+        parts.append(duration(seconds))
     return "  ".join(parts)
 
 
 def pause_text(reason: str, since: datetime) -> str:
-    """One line: since when, why, and what happens next."""
     when = f"{since.astimezone():%Y-%m-%d %H:%M:%S %Z}"
     return f"Paused since {when}: {reason.rstrip('.')}. Training goes on by itself when it is back."
 
 
 class PlainProgress(Progress):
-    """Whole lines, flushed. Prints a step at most once a second (the latest), a long stage every thirty seconds."""
+    """Whole lines: the latest step at most once a second, a long stage every thirty."""
 
     STEP_SECONDS = 1.0
     STAGE_SECONDS = 30.0
@@ -125,7 +114,7 @@ class PlainProgress(Progress):
     def step(self, row: Mapping[str, Any]) -> None:
         number = int(row["step"]) + 1
         left = self._seconds_left(number)
-        eta = f"  {format_duration(left)} left" if left is not None and number < self._total else ""
+        eta = f"  {duration(left)} left" if left is not None and number < self._total else ""
         self._held = f"step {number}/{self._total}  {describe_step(row)}{eta}"
         if self._now() - self._printed >= self.STEP_SECONDS or number == self._total:
             self._flush()
@@ -135,7 +124,7 @@ class PlainProgress(Progress):
 
     def resume(self, seconds: float) -> None:
         self.exclude_seconds(seconds)
-        self._print(f"Resumed after {format_duration(seconds)}.")
+        self._print(f"Resumed after {duration(seconds)}.")
 
     def note(self, text: str) -> None:
         self._print(text)
@@ -155,7 +144,7 @@ class PlainProgress(Progress):
 
 
 class RichProgress(Progress):
-    """A bar for the run and one for each stage of the step; under them the last step's numbers, or the pause."""
+    """Bars for the run and each stage of the step; under them the last step's numbers, or the pause."""
 
     def __init__(self, console: Console, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(now)
@@ -196,9 +185,7 @@ class RichProgress(Progress):
         number = int(row["step"]) + 1
         left = self._seconds_left(number)
         if self._all is not None:
-            self._run.update(
-                self._all, completed=number, eta=f"{format_duration(left)} left" if left is not None else ""
-            )
+            self._run.update(self._all, completed=number, eta=f"{duration(left)} left" if left is not None else "")
         self._line = Text(describe_step(row))
 
     def pause(self, reason: str, since: datetime) -> None:
@@ -209,7 +196,7 @@ class RichProgress(Progress):
     def resume(self, seconds: float) -> None:
         self.exclude_seconds(seconds)
         self._line = self._before_pause
-        self._console.print(f"Paused for {format_duration(seconds)}, then went on.", highlight=False)
+        self._console.print(f"Paused for {duration(seconds)}, then went on.", highlight=False)
 
     def note(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

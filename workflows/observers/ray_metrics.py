@@ -16,25 +16,22 @@ from raypoly.run.run_metrics import RUN_METRICS, SPLIT, RunMetric
 from raypoly.run.sinks import evaluation_numbers, flatten
 
 AGAIN_SECONDS = 5.0
-"""Seconds after which every gauge is set again."""
 _BOUNDARIES = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]
-"""Of the histograms' buckets, in seconds."""
+"""Of histograms, in seconds."""
 
 
 class LastingGauge:
-    """A Ray gauge that remembers what it was set to, so that it can be set again."""
+    """A Ray gauge that can be set again."""
 
     def __init__(self, gauge: Gauge) -> None:
         self._gauge = gauge
         self._values: dict[tuple[tuple[str, str], ...], float] = {}
 
     def take(self, value: float, tags: Mapping[str, str]) -> None:
-        """Set the value for these tags."""
         self._values[tuple(tags.items())] = value
         self._gauge.set(value, dict(tags))
 
     def set_again(self) -> None:
-        """Set the last value for all tags."""
         for tags, value in list(self._values.items()):
             self._gauge.set(value, dict(tags))
 
@@ -46,7 +43,6 @@ class RisingCounter:
         self._counter = counter
 
     def take(self, value: float, tags: Mapping[str, str]) -> None:
-        """Add the value for these tags."""
         if value > 0:
             self._counter.inc(value, dict(tags))
 
@@ -55,7 +51,7 @@ class RayMetrics:
     """A metrics sink that needs a connected Ray. Within its `with` block a thread sets the gauges again."""
 
     def __init__(self, run: str, objective: str, live: Callable[[], Mapping[str, float]]) -> None:
-        """`live`: the numbers of what the run does now. A thread of its own calls it."""
+        """`live`: numbers of what the run does now, called by a thread of its own."""
         self._live = live
         self._tags = {"run": run, "objective": objective}
         self._of_steps, self._of_evaluations, self._of_now = (
@@ -76,16 +72,13 @@ class RayMetrics:
         self._thread.join()
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Take one row of metrics.jsonl."""
         self._take(self._of_steps, flatten(row))
 
     def log_evaluation(self, results: Mapping[str, Any]) -> None:
-        """Take an evaluation's results. Of each split the last that came is shown."""
         numbers = {"step": results["step"], **evaluation_numbers(results)}
         self._take(self._of_evaluations, numbers, {SPLIT: results["split"]})
 
     def call_ended(self, stage: str, seconds: float) -> None:
-        """Count a call of an actor or of storage."""
         for histogram in self._calls:
             histogram.observe(seconds, {**self._tags, "stage": stage})
 

@@ -26,7 +26,7 @@ _WRITE_SECONDS = 1.0
 
 
 class RunJudgeUsage:
-    """The total use, and the part that no row and no evaluation has reported yet. Used from one event loop."""
+    """The total use, and what of it is not reported yet. Used from one event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -37,7 +37,7 @@ class RunJudgeUsage:
 
     @property
     def total(self) -> UsageCounts:
-        """The use over all starts of the run."""
+        """Over all starts of the run."""
         return dict(self._total)
 
     @property
@@ -47,11 +47,10 @@ class RunJudgeUsage:
 
     @property
     def has_usage(self) -> bool:
-        """Whether the judge has counted anything for this run."""
         return bool(self._total)
 
     def restore_reported(self, reported: Mapping[str, Any] | None) -> None:
-        """Count the use that a committed row or evaluation reports. Call it for each before the judge is asked."""
+        """Count what a committed row or evaluation reports, before the judge is asked."""
         for name, value in (reported or {}).items():
             if name != "cost_usd" and value:
                 self._reported[name] += value
@@ -59,7 +58,6 @@ class RunJudgeUsage:
                 self._total[name] = max(self._total[name], self._reported[name])
 
     def add(self, use: UsageCounts) -> None:
-        """Add the use of one question."""
         self._total.update(use)
         self._dirty = True
         if self._writing is None:
@@ -72,7 +70,6 @@ class RunJudgeUsage:
         return {name: value for name, value in new.items() if value > 0}
 
     async def close(self) -> None:
-        """Return when everything is written."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])
@@ -95,7 +92,7 @@ class RunJudgeUsage:
 
 
 def _read_total(store: Store) -> Counter[str]:
-    """The total of the last start; empty if it is missing or damaged, since the rows know most of it."""
+    # empty if the file is missing or damaged: the rows know most of it
     try:
         if not store.exists(KEY):
             return Counter()

@@ -18,7 +18,7 @@ from workflows.durability.journal import Journal
 
 
 class Summary:
-    """Rewrites the file whole whenever something changes, so that a reader never sees half of it."""
+    """Rewrites the file whole whenever something changes."""
 
     def __init__(self, store: Store, journal: Journal, config: Config) -> None:
         self._store, self._journal, self._config = store, journal, config
@@ -34,7 +34,6 @@ class Summary:
         self.steps = 0
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Add the row of one completed step."""
         self._seconds.update(row["seconds"])
         self._pauses |= {str(pause["since"]): pause for pause in row["pauses"]}
         if row.get("judge_step"):
@@ -46,26 +45,26 @@ class Summary:
         self.steps = row["step"] + 1
 
     def told_before(self, results: Mapping[str, Any]) -> bool:
-        """Whether the summary of an earlier start has the evaluation."""
+        """Whether an earlier start's summary has it."""
         return (results["step"], results["split"]) in self._told
 
     def clip_share(self, clipped: bool) -> float:
-        """Share of clipped updates, counting one more that is not added yet."""
+        """Share of clipped updates, with one more."""
         return (self._clipped + clipped) / (self.steps + 1)
 
     def judge_usd(self, cost: float | None) -> tuple[float | None, float | None]:
-        """US dollars that the judge costs a step, and from the next step to the end. `cost` is that of one more step
-        that is not added yet. None if a cost is unknown."""
+        """US dollars of the judge a step, and from the next step to the end, with one more step of `cost`; None if
+        unknown."""
         a_step = recent_mean([*self._judge_costs, cost])
         return a_step, None if a_step is None else a_step * (self._config.train.steps - self.steps - 1)
 
     def pause(self, pause: Mapping[str, Any], state: str) -> None:
-        """Record a pause that begins (without `seconds`) or has ended."""
+        """A pause without `seconds` begins."""
         self._pauses[str(pause["since"])] = pause
         self.write(state)
 
     def write(self, state: str) -> None:
-        """Write the file. `state`: running, paused or finished."""
+        """`state`: running, paused or finished."""
         evaluations = [dict(results) for results in self._journal.evaluations().values()]
         pauses = self._pauses | {str(pause["since"]): pause for e in evaluations for pause in e.get("pauses", [])}
         summary = {
@@ -85,7 +84,7 @@ class Summary:
 
 
 def _read_earlier(store: Store) -> dict[str, Any]:
-    """The last start's summary; empty if it is missing or damaged. Only some pauses can't be derived anew."""
+    # empty if missing or damaged: only some pauses can't be derived anew
     try:
         return unseal(store.read(SUMMARY), SUMMARY) if store.exists(SUMMARY) else {}
     except (StorageError, CorruptData):
@@ -93,7 +92,7 @@ def _read_earlier(store: Store) -> dict[str, Any]:
 
 
 def _earlier_pauses(earlier: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The pauses in an earlier start's summary. One without an end was interrupted by that start's death."""
+    # one without an end was interrupted by that start's death
     now = datetime.now(UTC).isoformat()
     names = ("since", "seconds", "reason", "interrupted")
     pauses = [{name: pause[name] for name in names if name in pause} for pause in earlier.get("pauses", [])]

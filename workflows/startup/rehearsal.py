@@ -20,7 +20,7 @@ import numpy as np
 
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError, RunStopped, UsageError
-from raypoly.core.tables import duration
+from raypoly.core.text import duration
 from raypoly.core.values import Group, Rollout
 from raypoly.data.problem_set import count_with_tests
 from raypoly.planning.cost import MeasuredStep, describe_forecast, forecast_judge, run_seconds

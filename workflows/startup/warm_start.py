@@ -29,11 +29,10 @@ from ray.data import ExecutionOptions
 from ray.train.torch import TorchTrainer
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raypoly.core.caches import cache_root
+from raypoly.core.caches import FolderCache, cache_root
 from raypoly.core.config import Config, WarmStartConfig
 from raypoly.core.errors import RaypolyError
-from raypoly.core.folder_cache import FolderCache
-from raypoly.core.tables import duration
+from raypoly.core.text import duration
 from raypoly.data import ProblemSet
 from raypoly.data.puzzles import puzzle_language, puzzle_methods, puzzle_mistakes, puzzle_of, puzzle_solutions
 from raypoly.data.puzzles.puzzle_language import Puzzle

@@ -18,7 +18,7 @@ from actors.calls import LOST, CallContext
 from actors.learner import LearnerActor, LearnerGroup, P, Question, T, put
 from raypoly.core.config import TrainConfig
 from raypoly.core.errors import WeightsMidway, WeightsMismatch
-from raypoly.core.tables import duration
+from raypoly.core.text import duration
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.run.store.shards import Shard, ShardWriter
 from workflows.durability.checkpoint_writer import CheckpointWriter, Copy

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Literal
 
 from raypoly.analysis.experiments.planned_runs import PlannedRun
+from raypoly.core import __version__
 from raypoly.core.errors import PausedTooLong, UsageError
-from raypoly.core.tables import duration
-from raypoly.core.version import __version__
+from raypoly.core.text import duration
 from raypoly.run.run_folder import runs_root
 
 _LOOK_SECONDS = 0.2

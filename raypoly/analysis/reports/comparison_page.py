@@ -1,30 +1,29 @@
-"""The report of several runs: curves, differences by the code of experiments, the keys that differ, and rollouts.
+"""The report of several runs: curves, an experiment's differences, the keys that differ, and rollouts.
 
-path = write_comparison([Run("grpo-s0"), Run("poly-s0")], Path("comparison.html"))
+show_comparison([Run("grpo-s0"), Run("poly-s0")], Path("comparison.html"), Console())
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from markupsafe import Markup
 from rich.console import Console
 
 from raypoly.analysis.experiments.arm_comparison import ArmComparison, compare_arms
 from raypoly.analysis.experiments.compared_runs import ComparedRun, compare_runs, differing_keys, why_not_compared
 from raypoly.analysis.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
 from raypoly.analysis.experiments.run_result import measure_name
-from raypoly.analysis.reports.comparison_figure import comparison_panels
+from raypoly.analysis.reports.arm_figure import comparison_panels
 from raypoly.analysis.reports.comparison_tables import comparison_parts, comparison_tables
-from raypoly.analysis.reports.figure_files import named_panels, write_figures
-from raypoly.analysis.reports.pages import charts, html_page, packaged_text, quiet, section
-from raypoly.analysis.reports.rollout_browser import BROWSER_SCRIPT, MOST, rollout_browser
+from raypoly.analysis.reports.figures import named_panels, write_figures
+from raypoly.analysis.reports.pages import html_page, render
+from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser
 from raypoly.analysis.reports.rollout_sample import sample_rollouts
-from raypoly.analysis.reports.run_page import later_section
 from raypoly.analysis.reports.run_table import later_table
 from raypoly.analysis.reports.whole_files import check_output, write_output
 from raypoly.analysis.statistics.intervals import interval_text
@@ -32,27 +31,24 @@ from raypoly.core.config import Config
 from raypoly.core.config_keys import dotted_values
 from raypoly.core.errors import UsageError
 from raypoly.core.tables import DASH, ReportTable
-from raypoly.core.visible_text import html_text, visible
+from raypoly.core.text import visible
 from raypoly.run.run_files import RunFiles
 from raypoly.run.run_identity import keys_without_effect
 
 _CLAIM = 0.05
 """The p below which a difference is called shown."""
-_BOLD = re.compile(r"\*\*(.+?)\*\*")
-_DRAWN = (
-    "A line is the mean of an arm's runs, a band the range of its seeds; training curves are means of five steps, over "
-    "the steps that all runs of the arm have."
-)
 
 
 def show_comparison(files: Sequence[RunFiles], out: Path, console: Console, figures: Path | None = None) -> None:
-    """Write the page, and print what it says of differences and where it is; `figures`: a folder for those of a paper.
+    """Write the page, print its sentences and its place, and write a paper's `figures` to that folder.
+
     Raises `UsageError` where it can't, and `StorageError` where the disk is full.
     """
     check_output(out, "--out")
     compared = compare(files)
-    title = f"raypoly: {', '.join(run.name for run in compared.runs)}"
-    page = html_page(title, _body(compared), packaged_text(BROWSER_SCRIPT))
+    files_of = compared.readable
+    samples = {name: sample_rollouts(run, MOST // len(files_of)) for name, run in files_of.items()}
+    page = html_page(f"raypoly: {compared.title}", _body(compared, rollout_browser(samples)))
     write_output(out, page.encode())
     table = _runs_table(compared.runs)
     console.print(replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows]))
@@ -65,15 +61,19 @@ def show_comparison(files: Sequence[RunFiles], out: Path, console: Console, figu
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Several runs beside each other, for a notebook: it shows curves, differences, and the keys that differ."""
+    """For a notebook, which shows curves, differences, and the keys that differ."""
 
     runs: Sequence[ComparedRun]
     comparisons: Sequence[ArmComparison]
-    """A table each: runs of other lengths are compared apart."""
+    """One for each length of training."""
+
+    @property
+    def title(self) -> str:
+        return ", ".join(run.name for run in self.runs)
 
     @property
     def readable(self) -> dict[str, RunFiles]:
-        """The runs whose files can be read, by name; a sentence says which can't, and why."""
+        """By name, the runs whose files can be read."""
         return {run.name: run.files for run in self.runs if not run.result.trouble}
 
     @property
@@ -97,7 +97,7 @@ class RunComparison:
         )
 
     def _repr_html_(self) -> str:
-        return _without_rollouts(self)
+        return _body(self, rollouts="")
 
 
 def compare(runs: Iterable[RunFiles | str | Path]) -> RunComparison:
@@ -117,7 +117,7 @@ def compare(runs: Iterable[RunFiles | str | Path]) -> RunComparison:
 
 
 def plain_sentences(measured: Sequence[MeasuredDifference]) -> list[str]:
-    """The differences between arms in words, and what they do not show; empty for none."""
+    """Differences between arms in words, and what they do not show; empty for none."""
     between = [each for each in measured if each.reference != BEFORE]
     if not between:
         return []
@@ -145,31 +145,31 @@ def _sentence(each: MeasuredDifference) -> str:
     return f"{ends}; the 95 % interval is {interval_text(interval, '+')}.{holds}"
 
 
-def _body(compared: RunComparison) -> str:
-    runs = compared.readable
-    samples = {name: sample_rollouts(files, MOST // len(runs)) for name, files in runs.items()}
-    return _without_rollouts(compared) + "\n" + section("Rollouts", rollout_browser(samples))
-
-
-def _without_rollouts(compared: RunComparison) -> str:
-    runs, comparisons = compared.runs, compared.comparisons
-    panels = comparison_panels(runs, comparisons)
-    return "\n".join(
-        [
-            f"<h1>{html_text(', '.join(run.name for run in runs))}</h1>",
-            _runs_table(runs).html(),
-            charts(panels),
-            quiet(_DRAWN if panels else ""),
-            section("What the differences say", _list(compared.sentences)),
-            section("Differences", *(_html(comparison) for comparison in comparisons)),
-            section("Measured again by raypoly evaluate", later_section(compared.readable)),
-            section("Keys that differ", *_keys(runs)),
-        ]
+def _body(compared: RunComparison, rollouts: Markup | str) -> Markup:
+    comparisons = [each for each in compared.comparisons if any(arm.runs for arm in each.arms)]
+    return render(
+        "comparison.html",
+        title=compared.title,
+        runs=_runs_table(compared.runs),
+        panels=comparison_panels(compared.runs, compared.comparisons),
+        sentences=compared.sentences,
+        # without the sentences on pairs, which the page has above
+        parts=[_shown(part) for each in comparisons for _, part in comparison_parts(each)],
+        later=later_table(compared.readable),
+        **_keys(compared.runs),
+        rollouts=rollouts,
     )
 
 
+def _shown(part: str | ReportTable) -> str | ReportTable:
+    """A table without Markdown's bold."""
+    if isinstance(part, str):
+        return part
+    return replace(part, rows=[(row[0].strip("*"), *row[1:]) for row in part.rows])
+
+
 def _runs_table(runs: Sequence[ComparedRun]) -> ReportTable:
-    """For a page; a terminal has room for all but the last column. A dash where a run can't be read."""
+    # a terminal has room for all but the last column
     stages = any(run.result.begins_with for run in runs)
     rows = [
         (
@@ -184,33 +184,13 @@ def _runs_table(runs: Sequence[ComparedRun]) -> ReportTable:
     return ReportTable(("run", "arm", "seed", "steps", *begins, "where"), rows, {2, 3})
 
 
-def _list(sentences: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{html_text(each)}</li>' for each in sentences)}</ul>" if sentences else ""
-
-
-def _html(comparison: ArmComparison) -> str:
-    """The tables of an experiment, without its sentences on pairs, which the page has above."""
-    if not any(arm.runs for arm in comparison.arms):
-        return ""
-    return "".join(map(_html_part, comparison_parts(comparison, unlike=())))
-
-
-def _html_part(part: str | ReportTable) -> str:
-    if isinstance(part, ReportTable):
-        rows = [(row[0].strip("*"), *row[1:]) for row in part.rows]  # bold in Markdown
-        return replace(part, rows=rows).html()
-    bold = _BOLD.sub(r"<b>\1</b>", html_text(part))
-    return f"<p>{bold}</p>"
-
-
-def _keys(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    """A table of the keys that affect results, and one that is folded of the others."""
+def _keys(runs: Sequence[ComparedRun]) -> dict[str, ReportTable]:
+    """Keys that affect results and differ, and the others that differ."""
     values = [dotted_values(run.files.config) for run in runs]
-    keys, free = differing_keys(values), keys_without_effect(Config) - {"train.steps", "evaluate.samples"}
+    free = keys_without_effect(Config) - {"train.steps", "evaluate.samples"}
     head = ("key", *(run.name for run in runs))
-    rows = {key: (key, *(json.dumps(each[key]) if key in each else DASH for each in values)) for key in keys}
-    counted = [rows[key] for key in keys if key not in free]
-    others = [rows[key] for key in keys if key in free]
-    yield ReportTable(head, counted, ()).html() if counted else "<p>No key that affects results.</p>"
-    if others:
-        yield f"<details><summary>keys that affect no result</summary>{ReportTable(head, others, ()).html()}</details>"
+    rows = [(key, *(json.dumps(it[key]) if key in it else DASH for it in values)) for key in differing_keys(values)]
+    return {
+        "keys": ReportTable(head, [row for row in rows if row[0] not in free], ()),
+        "free_keys": ReportTable(head, [row for row in rows if row[0] in free], ()),
+    }

@@ -1,4 +1,4 @@
-"""The tables of a comparison of arms: results, and differences with what they show.
+"""Tables of compared arms: results, and differences with what they show.
 
 text = comparison_text(comparison)                    # Markdown, with the sentences between the tables
 tables = comparison_tables(comparison)                # {"results": ..., "difference_from_grpo": ...}
@@ -18,12 +18,13 @@ from raypoly.analysis.experiments.measured_differences import (
     interval_after,
     interval_before,
     measure_differences,
+    problem_values,
     reference_words,
+    strata_of,
     without_difference,
 )
-from raypoly.analysis.experiments.run_result import SIDE_MEASURES, RunResult, measure_name
-from raypoly.analysis.reports.part_table import part_table
-from raypoly.analysis.statistics.intervals import ConfidenceInterval, interval_text
+from raypoly.analysis.experiments.run_result import SIDE_MEASURES, STRATEGIES, RunResult, measure_name
+from raypoly.analysis.statistics.intervals import ConfidenceInterval, interval_text, share_interval
 from raypoly.core.tables import DASH, ReportTable, number
 
 
@@ -35,31 +36,20 @@ def comparison_text(comparison: ArmComparison) -> str:
         + "."
         for reason, pairs in comparison.unlike.items()
     ]
-    parts = comparison_parts(comparison, unlike)
+    parts = (part for _, part in comparison_parts(comparison, unlike))
     return "\n".join(part.markdown() if isinstance(part, ReportTable) else f"{part}\n" for part in parts)
 
 
 def comparison_tables(comparison: ArmComparison) -> dict[str, ReportTable]:
     """The same tables by name."""
-    measured = measure_differences(comparison)
-    found = {"results": _results(comparison)}
-    for reference in dict.fromkeys(each.reference for each in measured):
-        name = "difference_since_start" if reference is BEFORE else f"difference_from_{reference}"
-        found[name] = _differences(measured, reference)
-    if (costs := cost_table(comparison)).rows:
-        found["scaffolds"] = costs
-    if (parts := part_table(comparison)).rows:
-        found["parts"] = parts
-    if not measured and (pairs := _seed_pairs(comparison)).rows:
-        found[f"difference_from_{comparison.arms[0].name}"] = pairs
-    if (changes := _side_measures(comparison)).rows:
-        found["training_rollouts"] = changes
-    return found
+    return {name: part for name, part in comparison_parts(comparison) if isinstance(part, ReportTable)}
 
 
-def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterator[str | ReportTable]:
-    """Tables and paragraphs of arms with as many steps; a paragraph's bold words are between `**`. The sentences
-    `unlike` say which runs have no difference, and why."""
+def comparison_parts(comparison: ArmComparison, unlike: Sequence[str] = ()) -> Iterator[tuple[str, str | ReportTable]]:
+    """Tables with their names, and paragraphs, whose bold words are between `**`, without one.
+
+    `unlike`: sentences on runs that have no difference.
+    """
     known = any(interval_after(arm.runs, measure) for arm in comparison.arms for measure in comparison.measures)
     explained = (
         "Means of the runs. In brackets the 95 % interval over problems; behind ±, the standard deviation over seeds."
@@ -67,33 +57,41 @@ def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterat
         else "Means, and the range where there are several runs; no intervals, since numbers by problem are missing."
     )
     after = "Each arm after its own steps" if comparison.steps is None else f"After {comparison.steps} steps"
-    yield f"**{after}.** {explained}"
-    yield _results(comparison)
+    yield "", f"**{after}.** {explained}"
+    yield "results", _results(comparison)
     runs = (run for arm in comparison.arms for run in arm.runs if run.finished and run.done < run.steps)
     if early := [f"{run.arm}-s{run.seed} after {run.done} steps" for run in runs]:
-        yield f"Ended early, at a plateau: {', '.join(early)}."
-    if (costs := cost_table(comparison)).rows:
-        yield "**Scaffolds**, as each arm was measured: means, and the range where there are several runs."
-        yield costs
-    if (by_part := part_table(comparison)).rows:
-        yield "**By part of the problems** (how many of them), after training, with the 95 % interval over problems."
-        yield by_part
-    yield from unlike
+        yield "", f"Ended early, at a plateau: {', '.join(early)}."
+    costs = "**Scaffolds**, as each arm was measured: means, and the range where there are several runs."
+    yield from _headed(costs, "scaffolds", cost_table(comparison))
+    by_part = "**By part of the problems** (how many of them), after training, with the 95 % interval over problems."
+    yield from _headed(by_part, "parts", part_table(comparison))
+    yield from (("", sentence) for sentence in unlike)
+    yield from _difference_parts(comparison)
+    short = f"of each half, where there are fewer than {2 * _AT_AN_END}"
+    changes = f"**Training rollouts**, mean of the first {_AT_AN_END} steps -> of the last {_AT_AN_END} ({short})."
+    yield from _headed(changes, "training_rollouts", _side_measures(comparison))
+
+
+def _headed(head: str, name: str, table: ReportTable) -> Iterator[tuple[str, str | ReportTable]]:
+    """Nothing without rows."""
+    if table.rows:
+        yield "", head
+        yield name, table
+
+
+def _difference_parts(comparison: ArmComparison) -> Iterator[tuple[str, str | ReportTable]]:
     measured = measure_differences(comparison)
     for reference in dict.fromkeys(each.reference for each in measured):
-        yield f"**Difference from {reference_words(reference)}**"
-        yield _differences(measured, reference)
+        name = "difference_since_start" if reference is BEFORE else f"difference_from_{reference}"
+        yield from _headed(f"**Difference from {reference_words(reference)}**", name, _differences(measured, reference))
     if measured:
-        yield from without_difference(comparison, measured)
-        yield _differences_explained(measured)
-        yield power_sentence(measured)
-    elif (pairs_alone := _seed_pairs(comparison)).rows:
-        yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed."
-        yield pairs_alone
-    if (changes := _side_measures(comparison)).rows:
-        short = f"of each half, where there are fewer than {2 * _AT_AN_END}"
-        yield f"**Training rollouts**, mean of the first {_AT_AN_END} steps -> of the last {_AT_AN_END} ({short})."
-        yield changes
+        said = [*without_difference(comparison, measured), _differences_explained(measured), power_sentence(measured)]
+        yield from (("", sentence) for sentence in said)
+    else:
+        first = comparison.arms[0].name
+        pairs = f"**Difference from {first}**, by pairs of runs with the same seed."
+        yield from _headed(pairs, f"difference_from_{first}", _seed_pairs(comparison))
 
 
 def _results(comparison: ArmComparison) -> ReportTable:
@@ -130,7 +128,7 @@ def _found_cell(value: float | None) -> str:
 
 
 def cost_table(comparison: ArmComparison) -> ReportTable:
-    """What each arm's scaffold costs; no rows where all arms are measured by `direct`."""
+    """What each arm's scaffold costs; no rows where all are `direct`."""
     by_arm = {arm.name: [run.costs for run in arm.runs if run.costs is not None] for arm in comparison.arms}
     known = {name: found for name, found in by_arm.items() if found}
     every = [costs for found in known.values() for costs in found]
@@ -151,13 +149,41 @@ def cost_table(comparison: ArmComparison) -> ReportTable:
     return ReportTable(head, rows, range(2, 7))
 
 
+def part_table(comparison: ArmComparison) -> ReportTable:
+    """pass@k after training by part of the problems: puzzles' budgets, or data sets. No rows for a single part."""
+    sizes: dict[str, set[str]] = {}
+    for run in (run for arm in comparison.arms for run in arm.runs):
+        for problem, part in (strata_of(run.problems_after) or {}).items():
+            sizes.setdefault(part, set()).add(problem)
+    ks = [measure for measure in comparison.measures if measure != STRATEGIES]
+    if len(sizes) < 2 or not ks:
+        return ReportTable((), [])
+    k = "4" if "4" in ks else ks[-1]
+    parts = sorted(sizes)
+    rows = [(arm.name, *(_part_cell(arm.runs, k, part) for part in parts)) for arm in comparison.arms]
+    return ReportTable((f"pass@{k}", *(f"{part} ({len(sizes[part])})" for part in parts)), rows)
+
+
+def _part_cell(runs: Sequence[RunResult], k: str, part: str) -> str:
+    found: list[tuple[str, float]] = []
+    for run in runs:
+        values, parts = problem_values(run.problems_after, k), strata_of(run.problems_after)
+        if values is None or parts is None:
+            return DASH
+        found += [(name, value) for name, value in values.items() if parts[name] == part]
+    if not found:
+        return DASH
+    values_alone = [value for _, value in found]
+    interval = share_interval(values_alone, clusters=[name for name, _ in found])
+    return f"{mean(values_alone):.3f} {interval_text(interval)}"
+
+
 _COSTS = ("duplicates", "followed", "surface_diversity")
 _AT_AN_END = 10
-"""Steps at a curve's beginning and end; half of them where that is fewer, so that no step is in both."""
+"""Steps at a curve's beginning and end, at most half of them."""
 
 
 def _side_measures(comparison: ArmComparison) -> ReportTable:
-    """How rollouts and updates changed; no rows where runs have no such curves."""
     cells = {name: [_change_cell(arm, name) for arm in comparison.arms] for name in SIDE_MEASURES}
     known = {name: column for name, column in cells.items() if set(column) != {DASH}}
     rows = zip((arm.name for arm in comparison.arms), *known.values(), strict=True) if known else ()
@@ -165,7 +191,7 @@ def _side_measures(comparison: ArmComparison) -> ReportTable:
 
 
 def _change_cell(arm: Arm, curve: str) -> str:
-    """`41.2 -> 38.0 (1 of 2 runs)`, means over the runs that have the curve; how many these are, if not all."""
+    """`41.2 -> 38.0 (1 of 2 runs)`: means over the runs that have the curve."""
     known = [[value for _, value in run.curves[curve]] for run in arm.runs if run.curves.get(curve)]
     if not known:
         return DASH
@@ -182,7 +208,7 @@ def _differences(measured: Sequence[MeasuredDifference], reference: str | None) 
 
 
 def _seed_pairs(comparison: ArmComparison) -> ReportTable:
-    """Means and ranges of differences from the first arm, for runs without numbers by problem."""
+    # for runs without numbers by problem
     measures = comparison.measures
     rows = [
         (
@@ -197,7 +223,7 @@ def _seed_pairs(comparison: ArmComparison) -> ReportTable:
 
 
 _MUCH = 0.2
-"""Of the problems of seeds with problems of their own: below it, those in common hardly matter."""
+"""Share of problems in common below which they hardly matter."""
 _DIFFERENCE_HEAD = (
     "",
     "",
@@ -274,7 +300,7 @@ def _arm_row(arm: Arm, measures: Sequence[str]) -> tuple[str, ...]:
 
 
 def mean_cell(spread: SeedSpread | None, interval: ConfidenceInterval | None) -> str:
-    """Mean, interval over problems, and the spread of several seeds; without an interval as `spread_cell`."""
+    """Mean, interval over problems, and the seeds' deviation."""
     if spread is None or interval is None:
         return spread_cell(spread)
     deviation = f" ±{spread.deviation:.3f}" if spread.count > 1 else ""
@@ -287,7 +313,7 @@ def p_text(p_value: float) -> str:
 
 
 def spread_cell(spread: SeedSpread | None, sign: str = "", decimals: int = 3) -> str:
-    """Mean, and the range where there is more than one value."""
+    """Mean, and the range of several values."""
     if spread is None:
         return DASH
     mean, low, high = (f"{value:{sign}.{decimals}f}" for value in (spread.mean, spread.low, spread.high))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 
 from raypoly.analysis.reports import figures
+from raypoly.analysis.reports.pages import render
 from raypoly.core.tables import ReportTable
 from raypoly.data.preparing.decision_log import StageName
 
@@ -30,7 +31,18 @@ Values = Mapping[str, Any]
 
 def card_page(values: Values, figure: str) -> str:
     """The Markdown page of a card's values; `figure` is the picture's name beside it."""
-    return "\n".join(_page_parts(values, figure))
+    tables = {
+        "stages": stage_table(values),
+        "splits": _splits(values),
+        "passes": _counted("passes", values["passes"]),
+        "licences": _counted("licences", values["licences"]),
+        "tags": _counted("tags", values["tags"], _TAGS),
+        "reasons": _reasons(values["reasons"]),
+        "pairs": _pairs(values["pairs"]),
+    }
+    titles = {"sources": "Sources", "against": "Sets that nothing is shared with"}
+    sources = {title: _sources(values[key]) for key, title in titles.items() if values[key]}
+    return render("card.md", card=values, figure=figure, tables=tables, sources=sources).rstrip() + "\n"
 
 
 def stage_table(values: Values) -> ReportTable:
@@ -47,76 +59,39 @@ def stage_table(values: Values) -> ReportTable:
     return ReportTable(("stage", "came", "left out", "went on"), rows)
 
 
-def _page_parts(values: Values, figure: str) -> Iterator[str]:
-    yield f"# {values['name']}\n"
-    yield f"Made by `raypoly prepare`, raypoly {values['raypoly']}.\n"
-    yield f"![problems after each stage, passes, difficulty, tokens]({figure})\n"
-    yield f"## Stages\n\n{stage_table(values).markdown()}"
-    for title, key in (("Sources", "sources"), ("Sets that nothing is shared with", "against")):
-        if values[key]:
-            yield f"## {title}\n\n{_sources(values[key])}"
-    yield f"## Splits\n\n{_splits(values)}"
-    if values["dates"]:
-        yield f"Problems are of {values['dates'][0]} to {values['dates'][1]}.\n"
-    if values["passes"]:
-        low, high = values["band"]
-        yield f"## Passes of {values['samples']} samples\n\nKept were those with {low} to {high}.\n"
-        yield _counts("passes", values["passes"])
-    yield f"## Prompts\n\n{_tokens(values['prompt_tokens'])}"
-    for title, key in (("Licences", "licences"), ("Tags", "tags")):
-        if values[key]:
-            yield f"## {title}\n\n{_counts(key, values[key], _TAGS)}"
-    yield from _left_out(values)
+def _sources(files: Values) -> ReportTable:
+    columns = {"rows": "rows", "used": "used", "revision": "revision", "licence": "licence", "sha256": "SHA-256"}
+    rows = [
+        (name, *("" if facts[key] is None else str(facts[key]) for key in columns)) for name, facts in files.items()
+    ]
+    return ReportTable(("name", *columns.values()), rows)
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return ReportTable(head, list(rows)).markdown()
-
-
-def _sources(files: Values) -> str:
-    keys = ("rows", "used", "revision", "licence", "sha256")
-    rows = ((name, *("" if facts[key] is None else str(facts[key]) for key in keys)) for name, facts in files.items())
-    return _table(("name", "rows", "used", "revision", "licence", "SHA-256"), rows)
-
-
-def _splits(values: Values) -> str:
+def _splits(values: Values) -> ReportTable:
     levels = values["levels"]
-    rows = (
+    rows = [
         (name, f"{count:,}", *(str(values["difficulty"][name].get(level, 0)) for level in levels))
         for name, count in values["splits"].items()
-    )
-    return _table(("split", "problems", *levels), rows)
+    ]
+    return ReportTable(("split", "problems", *levels), rows)
 
 
-def _tokens(tokens: Values) -> str:
-    if not tokens["counted"]:
-        return "Tokens were not counted: neither a model nor a tokenizer was named.\n"
-    counts = f"{tokens['over_long']:,} of {tokens['counted']:,} prompts had more than {tokens['limit']:,} tokens"
-    words = f"{counts}; {tokens['cut']:,} of these were cut."
-    if tokens["kept"]:
-        least, median, most = tokens["kept"]
-        words += f" Those that were kept have {least:,} to {most:,}, the median {median:,}."
-    return f"{words}\n"
+def _reasons(found: Iterable[Values]) -> ReportTable:
+    rows = [(each["stage"], each["reason"], f"{each['problems']:,}") for each in found]
+    return ReportTable(("stage", "reason", "problems"), rows)
 
 
-def _left_out(values: Values) -> Iterator[str]:
-    if values["reasons"]:
-        yield "## Why problems were left out\n"
-        rows = ((row["stage"], row["reason"], f"{row['problems']:,}") for row in values["reasons"])
-        yield _table(("stage", "reason", "problems"), rows)
-    if values["pairs"]:
-        yield "## The same problem\n"
-        keys = ("problem", "same_as", "source", "because")
-        pairs = ((*(pair[key] for key in keys), _similarity(pair)) for pair in values["pairs"])
-        yield _table(("left out", "is the same as", "of", "because of", "similarity"), pairs)
+def _pairs(pairs: Iterable[Values]) -> ReportTable:
+    keys = ("problem", "same_as", "source", "because")
+    rows = [
+        (*(pair[key] for key in keys), "unknown" if pair["similarity"] is None else f"{pair['similarity']:.2f}")
+        for pair in pairs
+    ]
+    return ReportTable(("left out", "is the same as", "of", "because of", "similarity"), rows)
 
 
-def _similarity(pair: Values) -> str:
-    return "unknown" if pair["similarity"] is None else f"{pair['similarity']:.2f}"
-
-
-def _counts(name: str, counts: Mapping[str, int], most: int | None = None) -> str:
-    return _table((name, "problems"), [(key, f"{count:,}") for key, count in counts.items()][:most])
+def _counted(name: str, counts: Mapping[str, int], most: int | None = None) -> ReportTable:
+    return ReportTable((name, "problems"), [(key, f"{count:,}") for key, count in counts.items()][:most])
 
 
 def draw_card(values: Values) -> bytes:
@@ -146,9 +121,8 @@ def _draw_passes(axes: Axes, values: Values) -> None:
     known = {int(passes): count for passes, count in values["passes"].items() if passes != "unknown"}
     low, high = values["band"]
     bars = [(x, known.get(x, 0), low <= x <= high) for x in range(values["samples"] + 1)] if known else []
-    _draw_bars(
-        axes, f"The base model's passes of {values['samples']} samples", f"kept: {low} to {high}", "passes", bars
-    )
+    title = f"The base model's passes of {values['samples']} samples"
+    _draw_bars(axes, title, f"kept: {low} to {high}", "passes", bars)
 
 
 def _draw_tokens(axes: Axes, tokens: Values) -> None:

@@ -18,19 +18,18 @@ from raypoly.analysis.experiments.experiment_config import ExperimentConfig
 from raypoly.analysis.experiments.planned_runs import PlannedRun
 from raypoly.analysis.experiments.run_queue import most_at_once
 from raypoly.analysis.experiments.run_result import RunResult
+from raypoly.analysis.reports.arm_figure import draw_experiment, experiment_panels
 from raypoly.analysis.reports.comparison_tables import (
     comparison_tables,
     comparison_text,
     found_tables,
 )
-from raypoly.analysis.reports.experiment_figure import draw_experiment, experiment_panels
-from raypoly.analysis.reports.figure_files import write_figures
-from raypoly.analysis.reports.figures import Panel
+from raypoly.analysis.reports.figures import Panel, write_figures
 from raypoly.analysis.reports.pages import fill_place
 from raypoly.analysis.reports.whole_files import check_output, write_output
+from raypoly.core import __version__
 from raypoly.core.errors import UsageError
 from raypoly.core.tables import ReportTable
-from raypoly.core.version import __version__
 
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"
 _PLACE = "experiment"
@@ -40,9 +39,9 @@ _PLACE = "experiment"
 def write_experiment_report(
     experiment: ExperimentConfig, out: Path, runs: Sequence[PlannedRun], at_once: int
 ) -> list[RunResult]:
-    """Write the three files anew from the runs' own; returns the runs' results. Raises `StorageError`.
+    """Write the three files anew; returns the runs' results. Raises `StorageError`.
 
-    `at_once` is the most runs that went on side by side in other folders, whose results are among them.
+    `at_once`: the most runs side by side, also in other folders whose results are among them.
     """
     found = [run.result for run in runs]
     compared = compare_arms(found)
@@ -56,7 +55,7 @@ def write_experiment_report(
 
 
 def page_with_place(experiment: ExperimentConfig, page: Path) -> str:
-    """The page's text. Raises `UsageError` where it can't be read or written or has no place for the experiment."""
+    """Raises `UsageError` where the page can't be read or written or has no place for the experiment."""
     try:
         text = page.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -67,10 +66,7 @@ def page_with_place(experiment: ExperimentConfig, page: Path) -> str:
 
 
 def write_into_page(experiment: ExperimentConfig, page: Path, out: Path) -> None:
-    """Write the tables into the page's place for them, and figure and numbers beside the page, named after both.
-
-    Raises `StorageError`.
-    """
+    """Write the tables into the page, and figure and numbers beside it. Raises `StorageError`."""
     picture = page.with_name(f"{page.stem}-{experiment.name}.png")
     table = (out / TABLE).read_text().replace(f"]({FIGURE})", f"]({picture.name})")
     text = fill_place(page_with_place(experiment, page), _PLACE, experiment.name, table, str(page))
@@ -81,7 +77,7 @@ def write_into_page(experiment: ExperimentConfig, page: Path, out: Path) -> None
 
 
 def write_experiment_figures(results: Sequence[RunResult], folder: Path) -> list[Path]:
-    """Each panel and table as files for a paper; where runs have several numbers of steps, a set for each."""
+    """Each panel and table as files for a paper, a set for each number of steps."""
     compared = [each for each in compare_arms(results) if any(arm.runs for arm in each.arms)]
     panels: dict[str, Panel] = {}
     tables: dict[str, ReportTable] = {}
@@ -138,7 +134,7 @@ def _comparison(compared: ArmComparison) -> dict[str, Any]:
 
 
 def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere: int) -> Iterator[str]:
-    """The experiment's tables in Markdown. `elsewhere`: how many runs were trained in other folders."""
+    """Markdown. `elsewhere`: how many runs were trained in other folders."""
     finished = [result for result in results if result.finished]
     if not finished:
         yield "*No run is finished yet.*"

@@ -1,74 +1,70 @@
-"""Pages: self-contained HTML, and places in Markdown pages that somebody else writes.
+"""Pages: HTML from the templates beside this module, and places in Markdown pages that somebody else writes.
 
-html = html_page("raypoly: mine", section("Judge", table.html()) + image(png, "pass@k over the steps"))
+page = html_page("raypoly: mine", render("run.html", run=run, ...))
 page = fill_place(page, "experiment", "objectives", tables, "docs/results.md")
+
+Every text that a template of HTML shows passes `raypoly.core.text.visible` and is escaped, in attributes too. So what a
+model, a judge or a user wrote can't become markup, and hides nothing.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
-from importlib import resources
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from raypoly.analysis.reports.figures import Panel, drawn
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from raypoly.analysis.reports.figures import drawn
 from raypoly.core.errors import UsageError
-from raypoly.core.visible_text import html_text
+from raypoly.core.text import visible
 
+_TEMPLATES = Path(__file__).with_name("templates")
 _END = "<!-- end -->"
 
 
-def html_page(title: str, body: str, script: str = "") -> str:
-    """A page in one file that asks the network for nothing: its policy forbids it, and runs this `script` alone.
-
-    `body` is HTML: whoever makes it has passed what others wrote through `raypoly.core.visible_text`.
-    """
-    style = packaged_text("page.css")
-    policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}"
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html_text(title)}</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f"<style>{style}</style></head>\n<body><main>{body}</main>"
-        f"{f'<script>{script}</script>' if script else ''}</body></html>\n"
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
+    made.filters |= {"base64": _base64, "drawn": drawn, "sha256": _sha256}
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
+    return made
 
 
-def packaged_text(name: str) -> str:
-    """A style sheet or script beside this module."""
-    return resources.files("raypoly.analysis.reports").joinpath(name).read_text("utf-8")
+def _shown(value: Any) -> Any:
+    # what a macro made is Markup, whose texts have passed here already
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _hash(text: str) -> str:
-    """What names an element of the page in its policy."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+def render(template: str, **values: Any) -> Markup:
+    """A template's text. In HTML every value is escaped, except `Markup` from another `render`."""
+    return Markup(_environment().get_template(template).render(values))
 
 
-def section(title: str, *parts: str) -> str:
-    """HTML parts under a heading; nothing where all of them are empty."""
-    return f"<h2>{html_text(title)}</h2>{''.join(parts)}" if any(parts) else ""
+def html_page(title: str, body: Markup) -> str:
+    """A page in one file. Its policy forbids all requests, and all scripts but the browser of rollouts."""
+    # Markup: these two are the project's own files, and their hashes have to be those of the very text
+    script, style = (Markup((_TEMPLATES / name).read_text("utf-8")) for name in ("rollout_browser.js", "page.css"))
+    return render("page.html", title=title, body=body, script=script, style=style)
 
 
-def image(png: bytes, shows: str) -> str:
-    """A picture within the page."""
-    return f'<img alt="{html_text(shows)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
-def charts(panels: Sequence[Panel]) -> str:
-    """The panels beside each other, stacked where the page is narrow, each with its numbers as a table."""
-    return f'<div class="panels">{"".join(map(_chart, panels))}</div>' if panels else ""
-
-
-def _chart(panel: Panel) -> str:
-    png, numbers = drawn(panel)
-    table = f"<details><summary>its numbers</summary>{numbers.html()}</details>" if numbers.rows else ""
-    return f"<figure>{image(png, panel.shows)}{table}</figure>"
-
-
-def quiet(text: str) -> str:
-    """A paragraph in grey, escaped; nothing for no text."""
-    return f'<p class="quiet">{html_text(text)}</p>' if text else ""
+def _sha256(text: str) -> str:
+    return _base64(hashlib.sha256(text.encode()).digest())
 
 
 def place_marker(kind: str, name: str) -> str:

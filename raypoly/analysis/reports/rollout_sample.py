@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
-from raypoly.analysis.reports.draft_rows import ancestors, draft_facts, families
 from raypoly.analysis.reports.plan_facts import ACCEPTED, PLAN_FACTS, PlanReader, plan_facts
 from raypoly.core.errors import CorruptData, StorageError, UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.values import ATTEMPT
 from raypoly.run.run_files import RunFiles
 from raypoly.run.store import Store
+from raypoly.run.store.rollout_columns import DRAFT_OF
 
 STEPS = 50
 """The most training steps that are read for a page."""
@@ -33,19 +34,19 @@ _COLUMNS = (
 _KINDS = ("status", "strategy", "role", "scaffold", ACCEPTED)
 """What rows are drawn from by turns."""
 _OF_DRAFTS = ("role", "slot", "place", "parent", "tokens", "cut", "made", *PLAN_FACTS)
+_DRAFT_COLUMNS = ("slot", "rollout", "role", "parent", "seed", "finish_reason")
 _TOKENIZER = "model/tokenizer.json"
 _NO_SHARES = "So rare ones are more frequent here than in the run: the tables have the shares, not this list."
 
 
 @dataclass(frozen=True)
 class RolloutSample:
-    """Some rollouts of a run."""
-
     rows: Sequence[Mapping[str, Any]]
     """`problem, prompt, text, status, detail, strategy, label, advantage, step, source`; None where unknown. `label` is
-    the judge's, as text; `source` is "training" or the evaluation's split. Of steps with drafts also what `draft_facts`
-    and `plan_facts` say, of evaluations by several scaffolds `scaffold`."""
+    the judge's, `source` "training" or the evaluation's split. Steps with drafts have `draft_facts` and `plan_facts`,
+    evaluations by several scaffolds `scaffold`."""
     said: Sequence[str]
+    """How they were taken."""
 
 
 def sample_rollouts(run: RunFiles, most: int) -> RolloutSample:
@@ -61,10 +62,11 @@ def sample_rollouts(run: RunFiles, most: int) -> RolloutSample:
 def stratified(
     strata: Sequence[Hashable], most: int, seed: int, needed: Sequence[Sequence[int]] | None = None
 ) -> list[int]:
-    """Places of at most `most` items, ascending: one of each stratum by turns, drawn at random within a stratum. Each
-    brings those that are `needed` with it, which count too; what does not fit with them is left out."""
+    """Places of at most `most` items, ascending, drawn by turns from each stratum. Each brings its `needed` ones, which
+    count too; what does not fit with them is left out."""
     if len(strata) <= most:
         return list(range(len(strata)))
+    # an item's turn is its rank within its stratum: by ascending turns, each stratum gives one before any gives two
     drawn, places = random.Random(seed), list(range(len(strata)))
     drawn.shuffle(places)
     turns: dict[Hashable, int] = {}
@@ -81,7 +83,6 @@ def stratified(
 
 
 def _of_evaluation(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str, Any]]:
-    """Of the newest one; test before others of the same step."""
     if not run.evaluations:
         said.append("The run has no evaluation yet.")
         return
@@ -103,7 +104,6 @@ def _of_evaluation(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[s
 
 
 def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str, Any]]:
-    """Of steps that are evenly spaced, the first and the last among them."""
     steps = run.steps
     if not steps:
         said.append("No training rollouts are kept yet.")
@@ -149,6 +149,7 @@ def _draw(
 ) -> list[dict[str, Any]]:
     """Rows of the table, drawn by turns from each value of `keys`; with their `facts`, where the step has drafts."""
     strata = list(zip(*(_values(table, name) for name in keys), strict=True))
+    # whole families, where one fits; else at least the drafts that each was made from
     places = stratified(strata, most, seed, families(facts)) or stratified(strata, most, seed, ancestors(facts))
     chosen = table.select([name for name in _COLUMNS if name in table.column_names]).take(places).to_pylist()
     return [{**row, **(facts[place] if facts else {})} for row, place in zip(chosen, places, strict=True)]
@@ -178,7 +179,7 @@ def _named(row: Mapping[str, Any], decode: Callable[[Sequence[int]], str]) -> di
 
 
 def _decoder(store: Store, said: list[str]) -> Callable[[Sequence[int]], str]:
-    """Token ids to text by the tokenizer beside the final weights; no text where it is not there (yet)."""
+    """Token ids to text; no text before the run has saved its tokenizer."""
     if not store.exists(_TOKENIZER):
         return lambda tokens: ""
     try:
@@ -195,3 +196,60 @@ def _decoder(store: Store, said: list[str]) -> Callable[[Sequence[int]], str]:
         return known[key]
 
     return decode
+
+
+def draft_facts(table: pa.Table) -> list[dict[str, Any]]:
+    """Of each row of a step with drafts: `role, slot, place, parent, tokens, cut, made`; none for any other step.
+
+    `place`: number among the group's drafts, or attempts; `parent`: number of the draft that it was made from, or None.
+    """
+    roles = [role or ATTEMPT for role in table.column("role").to_pylist()] if "role" in table.column_names else []
+    if all(role == ATTEMPT for role in roles):
+        return []
+    columns = {name: table.column(name).to_pylist() for name in _DRAFT_COLUMNS} | {"role": roles}
+    columns["tokens"] = pc.list_value_length(table.column("tokens")).to_pylist()
+    columns[DRAFT_OF] = table.column(DRAFT_OF).to_pylist()
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    seeds = {(row["slot"], row["rollout"]): row["seed"] for row in rows if row["role"] != ATTEMPT}
+    return [_facts(row, seeds) for row in rows]
+
+
+def _facts(row: Mapping[str, Any], seeds: Mapping[tuple[int, int], int]) -> dict[str, Any]:
+    attempt = row["role"] == ATTEMPT
+    parent = row[DRAFT_OF] if attempt else row["parent"]
+    same = attempt and parent is not None and seeds[row["slot"], parent] == row["seed"]
+    return {
+        "role": row["role"],
+        "slot": row["slot"],
+        "place": row["rollout"],
+        "parent": parent,
+        "tokens": row["tokens"],
+        "cut": "cut by its limit" if row["finish_reason"] == "length" else "",
+        "made": "" if parent is None else f"is draft {parent}" if same else f"from draft {parent}",
+    }
+
+
+def ancestors(facts: Sequence[Mapping[str, Any]]) -> list[tuple[int, ...]]:
+    """The rows of the drafts that each row was made from, the nearest first."""
+    at = {(fact["slot"], fact["place"]): row for row, fact in enumerate(facts) if fact["role"] != ATTEMPT}
+    found: list[tuple[int, ...]] = []
+    for fact in facts:
+        above: list[int] = []
+        while fact["parent"] is not None:
+            above.append(at[fact["slot"], fact["parent"]])
+            fact = facts[above[-1]]
+        found.append(tuple(above))
+    return found
+
+
+def families(facts: Sequence[Mapping[str, Any]]) -> list[tuple[int, ...]]:
+    """The rows that each row is best shown with: its `ancestors`, and the attempts from its draft, or from it."""
+    drafts = [fact["parent"] if fact["role"] == ATTEMPT else fact["place"] for fact in facts]
+    behind: dict[tuple[int, int], list[int]] = {}
+    for row, fact in enumerate(facts):
+        if fact["role"] == ATTEMPT and fact["parent"] is not None:
+            behind.setdefault((fact["slot"], fact["parent"]), []).append(row)
+    return [
+        (*above, *behind.get((fact["slot"], draft), ()))
+        for fact, draft, above in zip(facts, drafts, ancestors(facts), strict=True)
+    ]

@@ -1,21 +1,26 @@
-"""One figure: pass@k over the steps, strategies over the steps, and pass@k against k before and after."""
+"""Charts of one run: pass@k and strategies over the steps, pass@k by k before and after, and what steps waited for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from matplotlib.axes import Axes
 
 from raypoly.analysis.reports import figures
-from raypoly.analysis.reports.run_table import first_and_last, shown_ks
+from raypoly.analysis.reports.run_table import WAITS, Rows, first_and_last, shown_ks
 from raypoly.core.config import Config
 from raypoly.run.run_files import RunFiles
 
+_SHADES = (figures.MIDDLE_BLUE, figures.GREEN, figures.ORANGE, figures.PINK, figures.PURPLE, figures.DARK_BLUE)
+_COLOURS = dict(zip(WAITS, (*_SHADES, figures.GREY), strict=True))
+_MOST_BARS = 60
+"""With more steps than this, neighbouring steps share a bar, which shows their mean."""
+
 
 def draw_run(run: RunFiles) -> bytes:
-    """PNG of the run's curves, from metrics.jsonl and summary.json; panels without data say so."""
+    """PNG of the run's curves; panels without data say so."""
     drawing = figures.new_figure(16, 5.2, dpi=110)
     panels = drawing.subplots(1, 3)
     for axes, panel in zip(panels, run_panels(run), strict=True):
@@ -26,27 +31,33 @@ def draw_run(run: RunFiles) -> bytes:
 
 
 def run_panels(run: RunFiles) -> list[figures.Panel]:
-    """The three panels."""
-    rows, evaluations = run.rows, run.evaluations
+    """The three panels of `draw_run`."""
+    known: dict[str, Any] = {"rows": run.rows, "evaluations": run.evaluations}
+    strategies = partial(strategies_over_steps, **known, config=run.config)
     return [
-        figures.Panel(
-            "pass@k and reward over the steps", partial(_pass_over_steps, rows=rows, evaluations=evaluations)
-        ),
-        figures.Panel(
-            "strategies over the steps",
-            partial(strategies_over_steps, rows=rows, evaluations=evaluations, config=run.config),
-        ),
+        figures.Panel("pass@k and reward over the steps", partial(_pass_over_steps, **known)),
+        figures.Panel("strategies over the steps", strategies),
         figures.Panel("pass@k by k before and after", partial(_pass_over_k, summary=run.summary)),
     ]
 
 
-def _pass_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]) -> None:
-    steps, rewards = _series(rows, "reward")
-    _raw_and_smooth(axes, steps, rewards, figures.GREY, "reward, training rollouts")
+def time_panels(rows: Rows) -> list[figures.Panel]:
+    """The mean step as a waterfall, and each step's stack of what it waited for; none without steps."""
+    timed = [row for row in rows if row.get("exposed")]
+    if not timed:
+        return []
+    return [
+        figures.Panel("what the mean step waited for", partial(_mean_step, rows=timed)),
+        figures.Panel("what each step waited for", partial(_waits_over_steps, rows=timed)),
+    ]
+
+
+def _pass_over_steps(axes: Axes, rows: Rows, evaluations: Rows) -> None:
+    _raw_and_smooth(axes, *_series(rows, "reward"), figures.GREY, "reward, training rollouts")
     curves = [evaluation["pass_at_k"] for evaluation in evaluations]
     ks = shown_ks(curves)
+    points = [{**e, **curve} for e, curve in zip(evaluations, curves, strict=True)]
     for k, colour in zip(ks, figures.blues(len(ks)), strict=True):
-        points = [{**e, **curve} for e, curve in zip(evaluations, curves, strict=True)]
         _evaluated(axes, points, k, colour, f"pass@{k}")
     _mark_splits(axes, evaluations)
     low, high = axes.dataLim.intervaly  # a reward of the user's own may be any number
@@ -56,9 +67,7 @@ def _pass_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations:
     figures.legend_below(axes)
 
 
-def strategies_over_steps(
-    axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]], config: Config
-) -> None:
+def strategies_over_steps(axes: Axes, rows: Rows, evaluations: Rows, config: Config) -> None:
     """Draw the judge's count of strategies beside counts that the policy was not trained on.
 
     The count by structure is left out where the structural judge gives the same one.
@@ -72,8 +81,7 @@ def strategies_over_steps(
     ):
         if key == "strategies_structural" and by_structure and _series(rows, "strategies")[0]:
             continue
-        steps, values = _series(rows, key)
-        _raw_and_smooth(axes, steps, values, colour, f"{label} (N={config.train.rollouts})")
+        _raw_and_smooth(axes, *_series(rows, key), colour, f"{label} (N={config.train.rollouts})")
     _evaluated(axes, evaluations, "strategies_correct", figures.ORANGE, "correct in 8, by execution")
     label = "correct in 8, by the judge" + (" (the same)" if _same_counts(evaluations) else "")
     _evaluated(axes, evaluations, "strategies_correct_judge", figures.BLUE, label, "--", hollow=True)
@@ -88,14 +96,14 @@ def strategies_over_steps(
     figures.legend_below(axes)
 
 
-def _same_counts(evaluations: Sequence[Mapping[str, Any]]) -> bool:
+def _same_counts(evaluations: Rows) -> bool:
     """Whether the judge counted as execution did, so that one curve lies on the other."""
     ways = ("strategies_correct", "strategies_correct_judge")
     known = [tuple(e[way] for way in ways) for e in evaluations if None not in map(e.get, ways)]
     return bool(known) and all(one == other for one, other in known)
 
 
-def _agreement_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+def _agreement_over_steps(axes: Axes, rows: Rows) -> None:
     """Draw how far the judge agreed with gold groups, on a scale of its own at the right."""
     steps, values = _series(rows, "judge_agreement")
     if not steps:
@@ -124,16 +132,10 @@ def _pass_over_k(axes: Axes, summary: Mapping[str, Any]) -> None:
 
 
 def _evaluated(
-    axes: Axes,
-    evaluations: Sequence[Mapping[str, Any]],
-    key: str,
-    colour: str,
-    label: str,
-    line: str = "-",
-    hollow: bool = False,
+    axes: Axes, evaluations: Rows, key: str, colour: str, label: str, line: str = "-", hollow: bool = False
 ) -> None:
-    """Draw one measure of the evaluations: validation as a line, test as stars, with one entry in the legend. What may
-    lie on another one is dashed and `hollow`: both are seen."""
+    """Draw one measure of the evaluations: validation as a line, test as stars, with one entry in the legend."""
+    # What may lie on another curve is dashed and hollow: both are seen.
     style_of: dict[str, Any] = {"color": colour} | ({"markerfacecolor": "none"} if hollow else {})
     for split, style in (("validation", line), ("test", "none")):
         points = [(e["step"], e[key]) for e in evaluations if e["split"] == split and e.get(key) is not None]
@@ -144,14 +146,14 @@ def _evaluated(
                       gid=f"{label}, {split}", **style_of)  # fmt: skip
 
 
-def _mark_splits(axes: Axes, evaluations: Sequence[Mapping[str, Any]]) -> None:
+def _mark_splits(axes: Axes, evaluations: Rows) -> None:
     """Explain dots and stars in the legend."""
     for split, marker in (("validation", "o"), ("test", "*")):
         if any(e["split"] == split for e in evaluations):
             axes.plot([], [], linestyle="none", marker=marker, color="black", label=f"{split} split")
 
 
-def _series(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[list[int], list[float]]:
+def _series(rows: Rows, key: str) -> tuple[list[int], list[float]]:
     known = [(int(row["step"]), float(row[key])) for row in rows if row.get(key) is not None]
     return [step for step, _ in known], [value for _, value in known]
 
@@ -163,3 +165,44 @@ def _raw_and_smooth(axes: Axes, steps: list[int], values: list[float], colour: s
     axes.plot(steps, values, color=colour, alpha=0.25, linewidth=1, gid=label)
     smooth = f"{label}: mean of {figures.SMOOTHING}"
     axes.plot(steps, figures.running_mean(values), color=colour, linewidth=1.6, label=label, gid=smooth)
+
+
+def _mean_step(axes: Axes, rows: Rows) -> None:
+    """Draw a bar for each stage, beginning where the bar above it ends: together they are the step."""
+    begin = 0.0
+    stages = _stages(rows)
+    for place, stage in enumerate(stages):
+        exposed = _mean(rows, "exposed", stage)
+        axes.barh(place, exposed, left=begin, color=_COLOURS[stage])
+        busy = "" if stage == "idle" else f", {_mean(rows, 'seconds', stage):.2f} at work"
+        axes.annotate(f"{exposed:.2f} s{busy}", (begin + exposed, place), (4, 0), textcoords="offset points",
+                      va="center", fontsize=8)  # fmt: skip
+        begin += exposed
+    axes.set_yticks(range(len(stages)), stages)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.6 * begin or 1.0)
+    axes.set(title="The mean step: what it waited for", xlabel="seconds")
+
+
+def _waits_over_steps(axes: Axes, rows: Rows) -> None:
+    width = -(-len(rows) // _MOST_BARS)
+    bins = [rows[i : i + width] for i in range(0, len(rows), width)]
+    steps = [float(some[0]["step"]) for some in bins]
+    floor = [0.0] * len(bins)
+    for stage in _stages(rows):
+        values = [_mean(some, "exposed", stage) for some in bins]
+        axes.bar(steps, values, 0.9 * width, bottom=floor, color=_COLOURS[stage], label=stage, align="edge")
+        floor = [low + value for low, value in zip(floor, values, strict=True)]
+    means = f" (means of {width} steps)" if width > 1 else ""
+    axes.set(title=f"Steps: what they waited for{means}", ylabel="seconds")
+    figures.steps_axis(axes)
+    figures.legend_below(axes, 4)
+
+
+def _stages(rows: Rows) -> list[str]:
+    """The stages to draw; `cross` only where a step waited for it."""
+    return [stage for stage in _COLOURS if stage != "cross" or any(stage in row["exposed"] for row in rows)]
+
+
+def _mean(rows: Rows, key: str, stage: str) -> float:
+    return float(sum(row[key].get(stage, 0.0) for row in rows)) / len(rows)

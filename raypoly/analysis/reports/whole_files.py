@@ -1,4 +1,4 @@
-"""Files that a report or an audit writes where its reader says.
+"""Files where a reader asked for them, written whole or not at all.
 
 check_output(Path("ours.html"), "--out")               # before the work that it takes
 write_output(Path("ours.html"), page.encode())
@@ -24,10 +24,7 @@ def check_output(path: Path, option: str) -> None:
 
 
 def write_output(path: Path, data: bytes) -> None:
-    """Write the file whole or not at all: a reader may look at any time, and a full disk leaves the one before.
-
-    Raises `StorageError`.
-    """
+    """Raises `StorageError`; a full disk leaves the file before."""
     try:
         if _is_device(path):
             path.write_bytes(data)
@@ -50,5 +47,5 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether it is one, such as /dev/stdout, which must not be replaced by a file."""
+    # such as /dev/stdout, which must not be replaced by a file
     return path.exists() and not path.is_file()

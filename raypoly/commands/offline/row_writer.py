@@ -22,8 +22,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from raypoly.core import __version__
 from raypoly.core.errors import StorageError, UsageError
-from raypoly.core.version import __version__
 from raypoly.data.formats import files_of
 from raypoly.data.formats.long_integers import dumps
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from raypoly.core.version import __version__
+from raypoly.core import __version__
 from raypoly.data.preparing.candidates import Candidate
 from raypoly.data.preparing.decision_log import STAGES, Decision, StageName
 from raypoly.data.preparing.preparation_folder import influential

@@ -7,9 +7,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from raypoly.core.config import ProblemsConfig, Section
-from raypoly.core.endpoint_config import EndpointConfig
+from raypoly.core.endpoint_config import EndpointConfig, refuse_login
 from raypoly.core.errors import UsageError
-from raypoly.core.server_access import refuse_login
 from raypoly.data.preparing.prepare_config import FolderConfig
 
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from raypoly.core import __version__
 from raypoly.core.tables import ReportTable
-from raypoly.core.version import __version__
 from raypoly.data.preparing.preparation_folder import influential
 from raypoly.recipes.cppo.known_plans import GatePlans
 from raypoly.recipes.cppo.plan_config import PlanMakingConfig

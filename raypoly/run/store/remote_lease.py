@@ -29,6 +29,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from raypoly.core.errors import StaleEpoch, StorageError
+from raypoly.core.text import duration
 from raypoly.run.store.lease import Lease, LeaseOwner, LeaseState, lease_held, lease_overtaken, lease_released
 from raypoly.run.store.store import Store
 
@@ -239,7 +240,7 @@ def probe_remote_lease(store: Store) -> LeaseState | None:
         pid = claim.owner.pid if claim.owner is not None and claim.owner.is_here else None
         return LeaseState(epoch, True, f"held by {claim.description}", pid)
     if lives is None:
-        still = f"whose heartbeat stood still for {claim.ttl / 4:.0f} s"
+        still = f"whose heartbeat stood still for {duration(claim.ttl / 4)}"
         return LeaseState(epoch, None, f"perhaps held by {claim.description}, {still}")
     if _is_released(seen):
         return LeaseState(epoch, False, f"free; given back by {claim.description}")

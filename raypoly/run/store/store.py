@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from raypoly.core.errors import StorageError
+from raypoly.core.text import duration
 from raypoly.run.store.lease import is_alive
 from raypoly.run.store.location import Location, StorageOptions
 
@@ -231,7 +232,7 @@ class Store(ABC):
                 failure = error if isinstance(error, RequestFailed) else self._explain(error)
                 waited = time.monotonic() - started
                 if not failure.transient or waited + wait > patience:
-                    hint = failure.hint or f"tried for {waited:.0f} s; {_AGAIN}"
+                    hint = failure.hint or f"tried for {duration(waited)}; {_AGAIN}"
                     raise StorageError(f"{self.place(key)} could not be {verb} ({failure.reason}); {hint}.") from error
                 if not warned:
                     logger.warning("%s could not be %s (%s): trying again", self.place(key), verb, failure.reason)

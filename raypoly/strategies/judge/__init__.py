@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from raypoly.core.config import JudgeConfig
+from raypoly.core.endpoint_config import refuse_login
 from raypoly.core.plugins import load_plugin
-from raypoly.core.server_access import refuse_login
 from raypoly.core.values import Labels, Problem, Rollout, Verdict
 
 KNOWN: Mapping[str, str] = {

@@ -22,8 +22,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raypoly.core.config import JudgeConfig
+from raypoly.core.endpoint_config import checked_key
 from raypoly.core.errors import JudgeRefused, JudgeUnavailable, MissingKey, UsageError
-from raypoly.core.server_access import checked_key
 from raypoly.core.values import Labels, Problem, Rollout, Verdict
 from raypoly.strategies.judge import refuse_logins
 

@@ -9,9 +9,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
+from raypoly.core.caches import LRUCache
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, UsageError
-from raypoly.core.lru_cache import LRUCache
 from raypoly.core.values import WITHOUT_TESTS, Evidence, Problem, Verdict
 from raypoly.verifier.answers import answer_verdict
 from raypoly.verifier.sandbox.candidate_process import NONCE

@@ -22,8 +22,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 pytest.importorskip("gguf", reason="needs the package gguf (pip install 'raypoly[gguf]')")
 
 from raypoly.cli import main
+from raypoly.core.caches import find_damage
 from raypoly.core.errors import UsageError
-from raypoly.core.folder_cache import find_damage
 from raypoly.core.gguf_models import GgufModel
 from raypoly.core.packaged_files import PACKAGED_MODELS
 from raypoly.core.settings import load

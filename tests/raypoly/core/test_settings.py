@@ -80,16 +80,12 @@ def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) ->
     assert f"did you mean {hint}?" in refused(override)
 
 
-def test_a_renamed_key_is_told_its_new_name(tmp_path: Path) -> None:
+def test_an_unknown_key_names_its_file_and_a_renamed_one_is_told_its_new_name(tmp_path: Path) -> None:
     said = refused("program.name=tuple")
     assert said == "program.name (on the command line) is called scaffold.name now: use that name."
     file = tmp_path / "mine.yaml"
     file.write_text("evaluate:\n  programs: [direct]\n")
     assert f"(in {file}) is called evaluate.scaffolds now" in refused(path=str(file))
-
-
-def test_an_unknown_key_in_a_file_names_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
     file.write_text("train: {stepz: 3}\n")
     assert refused(path=str(file)) == f"There is no key train.stepz (in {file}); did you mean train.steps?"
 
@@ -135,19 +131,15 @@ def test_a_missing_file_is_named() -> None:
     assert refused(path="/nowhere/x.yaml") == "The config file /nowhere/x.yaml does not exist."
 
 
-def test_another_objective_by_override_drops_the_old_ones_parameters_and_says_which() -> None:
-    said: list[str] = []
-    config = load(None, ["objective.name=grpo", "objective.std=sample"], said.append)
-    assert config.objective.parameters == {"std": "sample"}
-    assert len(said) == 1
-    assert re.search(r"the parameters of poly_epo were dropped \(set_size=4", said[0])
-
-
-def test_the_same_objective_by_override_keeps_the_files_parameters() -> None:
+def test_another_objective_drops_the_old_ones_parameters_and_says_which_and_the_same_one_keeps_them() -> None:
     said: list[str] = []
     config = load(None, ["objective.name=poly_epo", "objective.set_size=3"], said.append)
     assert config.objective.parameters == {**load(None).objective.parameters, "set_size": 3}
     assert said == []
+    config = load(None, ["objective.name=grpo", "objective.std=sample"], said.append)
+    assert config.objective.parameters == {"std": "sample"}
+    assert len(said) == 1
+    assert re.search(r"the parameters of poly_epo were dropped \(set_size=4", said[0])
 
 
 def test_a_dumped_config_loads_to_an_equal_one(tmp_path: Path) -> None:

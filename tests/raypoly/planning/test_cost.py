@@ -8,7 +8,7 @@ import pytest
 
 from raypoly.core.config import Config
 from raypoly.core.settings import load
-from raypoly.core.tables import duration
+from raypoly.core.text import duration
 from raypoly.planning.cost import MeasuredStep, describe_forecast, forecast_judge, planned_evaluations, run_seconds
 
 

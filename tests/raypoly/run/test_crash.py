@@ -63,9 +63,9 @@ def test_what_was_taken_out_of_its_group_is_told_as_itself(error: BaseException)
 
 
 def test_the_script_that_starts_the_command_is_not_blamed_for_it() -> None:
-    text = "from raypoly.core.visible_text import visible\nvisible(None)"
+    text = "from raypoly.core.text import visible\nvisible(None)"
     script = compile(text, f"{sysconfig.get_path('scripts')}/raypoly", "exec")
     with pytest.raises(AttributeError) as raised:
         exec(script, {})
     told = crash.describe_error(raised.value.with_traceback(raised.tb.tb_next))  # without this test's own line
-    assert re.search(r"\(.*/raypoly/core/visible_text\.py, line \d+, in visible\)$", told)
+    assert re.search(r"\(.*/raypoly/core/text\.py, line \d+, in visible\)$", told)

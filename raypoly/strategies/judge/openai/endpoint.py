@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.core.config import JudgeConfig
+from raypoly.core.endpoint_config import checked_key
 from raypoly.core.errors import JudgeRefused, MissingKey, UsageError
-from raypoly.core.server_access import checked_key
 from raypoly.strategies.judge import refuse_logins
 from raypoly.strategies.judge.judge_usage import JudgeCounters
 from raypoly.strategies.judge.openai.completion_request import Completion, CompletionClient, RequestFault

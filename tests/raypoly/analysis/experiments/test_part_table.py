@@ -9,8 +9,7 @@ import pytest
 from raypoly.analysis.experiments.arm_comparison import compare_arms
 from raypoly.analysis.experiments.run_result import RunResult
 from raypoly.analysis.metrics.problem_counts import stratum_of
-from raypoly.analysis.reports.comparison_tables import comparison_text
-from raypoly.analysis.reports.part_table import part_table
+from raypoly.analysis.reports.comparison_tables import comparison_text, part_table
 from tests.raypoly.analysis.experiments.test_measured_differences import result
 
 

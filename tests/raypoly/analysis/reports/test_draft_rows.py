@@ -11,11 +11,10 @@ import pytest
 from rich.console import Console
 
 from raypoly import Run
-from raypoly.analysis.reports.draft_rows import ancestors, draft_facts
-from raypoly.analysis.reports.role_table import role_table
 from raypoly.analysis.reports.rollout_browser import rollout_browser
-from raypoly.analysis.reports.rollout_sample import RolloutSample, sample_rollouts, stratified
+from raypoly.analysis.reports.rollout_sample import RolloutSample, ancestors, draft_facts, sample_rollouts, stratified
 from raypoly.analysis.reports.run_page import show_results, write_report
+from raypoly.analysis.reports.run_table import role_table
 from raypoly.run.sinks import flatten
 from raypoly.run.store.catalogue import Span, bundle_key, step_key
 from raypoly.run.store.rollout_files import encode_bundle
@@ -88,7 +87,7 @@ def test_a_run_without_drafts_has_no_columns_and_no_control_of_them(run: Run, tm
     alone, drafted = rollout_browser({"plain": plain}), rollout_browser({"run": sample_rollouts(run, 1000)})
     assert ('id="role"' in alone, 'id="role"' in drafted) == (False, True)
     both = rollout_browser({"plain": plain, "run": sample_rollouts(run, 1000)})
-    data = json.loads(both.partition('id="rollouts">')[2].removesuffix("</script>"))
+    data = json.loads(both.partition('id="rollouts">')[2].partition("</script>")[0])
     assert {len(column) for column in data["rows"].values()} == {len(data["rows"]["text"])}
     assert data["strings"][data["rows"]["role"][0]] == ""
 

@@ -11,7 +11,6 @@ from raypoly import Run
 from raypoly.analysis.reports.run_page import write_report
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.drafted_run import PLAN, write_drafted_run
-from tests.support.finished_run import HOSTILE
 
 pytestmark = [needs_chromium, pytest.mark.xdist_group("chromium")]
 
@@ -110,18 +109,3 @@ def test_a_button_jumps_to_the_draft(browser: Chromium) -> None:
     placed(browser, "one")
     browser.run("document.querySelectorAll('.jump')[2].click()")
     assert browser.run("document.activeElement.querySelector('div').textContent").startswith("plan · draft 1")
-
-
-def test_what_a_plan_says_is_text(browser: Chromium, page: Path) -> None:
-    assert "\u202e" not in page.read_text()
-    placed(browser, "one")
-    assert HOSTILE in browser.run("document.querySelector('.rollout pre').innerText")
-    assert "\\u202e" in browser.run("document.querySelector('.rollout pre').innerText")
-    assert browser.run("document.querySelectorAll('#shown script').length") == 0
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_overflows(opened: Chromium, page: Path, width: int) -> None:
-    opened.open(page, width)
-    placed(opened, "four")
-    assert opened.run("document.documentElement.scrollWidth") <= width

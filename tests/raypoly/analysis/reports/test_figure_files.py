@@ -17,11 +17,9 @@ from raypoly import Run
 from raypoly.analysis.experiments.arm_comparison import compare_arms
 from raypoly.analysis.experiments.compared_runs import compare_runs
 from raypoly.analysis.reports import figures
-from raypoly.analysis.reports.comparison_figure import comparison_panels
+from raypoly.analysis.reports.arm_figure import comparison_panels, experiment_panels
 from raypoly.analysis.reports.comparison_tables import comparison_tables
-from raypoly.analysis.reports.experiment_figure import experiment_panels
-from raypoly.analysis.reports.figure_files import SMALLEST, WIDTH, write_figures
-from raypoly.analysis.reports.figures import Panel, drawn
+from raypoly.analysis.reports.figures import SMALLEST, WIDTH, Panel, drawn, write_figures
 from raypoly.analysis.reports.run_figure import run_panels
 from raypoly.cli import main
 from raypoly.core.errors import UsageError

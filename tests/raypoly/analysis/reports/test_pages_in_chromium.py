@@ -9,8 +9,8 @@ from rich.console import Console
 
 from raypoly import Run
 from raypoly.analysis.reports.comparison_page import show_comparison
-from raypoly.analysis.reports.pages import html_page, packaged_text
-from raypoly.analysis.reports.rollout_browser import BROWSER_SCRIPT, MOST, rollout_browser
+from raypoly.analysis.reports.pages import html_page
+from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser
 from raypoly.analysis.reports.rollout_sample import RolloutSample
 from raypoly.analysis.reports.run_page import write_report
 from tests.support.chromium import Chromium, needs_chromium
@@ -94,7 +94,7 @@ def test_letters_that_are_read_from_right_to_left_turn_no_code_around(browser: C
            "advantage": 0.0, "step": 0, "source": "test"}  # fmt: skip
     page = tmp_path / "page.html"
     body = rollout_browser({"mine": RolloutSample([row], [])})
-    page.write_text(html_page("mine", body, packaged_text(BROWSER_SCRIPT)))
+    page.write_text(html_page("mine", body))
     browser.open(page)
     for shown in ("#shown pre", "#shown .detail"):
         lefts = browser.run(

@@ -15,11 +15,17 @@ from rich.console import Console
 
 from raypoly import Run
 from raypoly.analysis.metrics.pass_at_k import block_ks, ks
-from raypoly.analysis.reports.judge_tables import judge_rows
-from raypoly.analysis.reports.run_figure import draw_run, strategies_over_steps
-from raypoly.analysis.reports.run_page import measure_rows, other_arm_overrides, run_tables, show_results, write_report
-from raypoly.analysis.reports.run_table import later_table, results_note, results_table, shown_ks
-from raypoly.analysis.reports.step_times import step_time_panels, time_rows
+from raypoly.analysis.reports.run_figure import draw_run, strategies_over_steps, time_panels
+from raypoly.analysis.reports.run_page import other_arm_overrides, run_tables, show_results, write_report
+from raypoly.analysis.reports.run_table import (
+    judge_table,
+    later_table,
+    measure_table,
+    results_note,
+    results_table,
+    shown_ks,
+    time_table,
+)
 from raypoly.core.errors import CorruptData
 from raypoly.run.store.catalogue import evaluation_key
 from tests.support.finished_run import HOSTILE, STEPS, summary, write_finished_run
@@ -29,6 +35,11 @@ from tests.support.long_run import as_planned, write_long_run
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(write_finished_run(tmp_path_factory.mktemp("runs") / "short"))
+
+
+@pytest.fixture(scope="module")
+def page(run: Run) -> str:
+    return Path(write_report(run)).read_text()
 
 
 class Tags(HTMLParser):
@@ -49,8 +60,7 @@ class Tags(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_report_is_one_file_that_needs_no_network(run: Run) -> None:
-    page = Path(write_report(run)).read_text()
+def test_the_report_is_one_file_that_needs_no_network(page: str) -> None:
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
@@ -64,30 +74,30 @@ def test_the_report_is_one_file_that_needs_no_network(run: Run) -> None:
     assert "://" not in re.sub(r"base64,[^\"]*", "", page)
 
 
-def test_what_a_model_wrote_is_shown_and_not_run(run: Run) -> None:
-    page = Path(write_report(run)).read_text()
+def test_what_a_model_wrote_is_shown_and_not_run(page: str) -> None:
     assert HOSTILE not in page
     assert r"\u003c/pre\u003e\u003cscript\u003e" in page
     assert "the judge &lt;refuses&gt; connections" in page
 
 
-def test_the_report_shows_curves_table_samples_pauses_times_and_config(run: Run) -> None:
-    page = Path(write_report(run)).read_text()
+def test_the_report_shows_curves_table_samples_pauses_times_and_config(run: Run, page: str) -> None:
     for word in (
         "pass@64",
         "Before and after",
         "sum-to-n",
         "builtin",
         "Pauses",
+        "61 s",
         "generate",
         "prompts_per_step",
     ):
         assert word in page
+    assert page.count("data:image/png;base64,") == 5
     assert (run.directory / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_the_objective_measured_is_a_table_and_a_run_without_has_none(run: Run, tmp_path: Path) -> None:
-    assert measure_rows(run.rows) == []
+def test_what_the_objective_measured_is_a_table_and_a_run_without_has_none(run: Run, page: str, tmp_path: Path) -> None:
+    assert measure_table(run.rows).rows == []
     path = write_finished_run(tmp_path / "measured", "upskill")
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     for step, line in enumerate(lines):
@@ -95,13 +105,12 @@ def test_what_the_objective_measured_is_a_table_and_a_run_without_has_none(run: 
         line |= {"objective/never": None}
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     measured = Run(path)
-    assert measure_rows(measured.rows) == [
+    assert measure_table(measured.rows).rows == [
         ("mi_reward", "0.300", "0.900", "0.100", "1.100"),
         ("never", "-", "-", "-", "-"),
     ]
-    page = Path(write_report(measured)).read_text()
-    assert "<h2>What the objective measured</h2>" in page
-    assert "What the objective measured" not in Path(write_report(run)).read_text()
+    assert "<h2>What the objective measured</h2>" in Path(write_report(measured)).read_text()
+    assert "What the objective measured" not in page
     assert measured.metrics().column("objective/mi_reward").to_pylist()[:2] == [None, 0.1]
 
 
@@ -125,7 +134,7 @@ def judged(folder: Path, *overrides: str, **row: object) -> Run:
 
 def test_the_report_tells_what_the_judge_was_asked_and_what_it_costs_to_the_end(tmp_path: Path) -> None:
     run = judged(tmp_path / "judged")
-    rows = dict(judge_rows(run))
+    rows = dict(judge_table(run).rows)
     assert rows["training groups labelled by openai:two"] == "36"
     assert rows["answers from the second server"] == "36"
     assert rows["prompt tokens that the server had cached"] == "60%"
@@ -138,26 +147,25 @@ def test_the_report_tells_what_the_judge_was_asked_and_what_it_costs_to_the_end(
 
 def test_an_unknown_price_is_said_to_be_unknown(tmp_path: Path) -> None:
     run = judged(tmp_path / "unknown", judge_step={**USE, "unpriced": 4, "cost_usd": None})
-    rows = dict(judge_rows(run))
+    rows = dict(judge_table(run).rows)
     assert rows["money so far"].startswith("unknown: give judge.price_input")
     assert "money a step, newest steps" not in rows
 
 
 def test_what_was_cached_is_a_dash_where_the_server_never_said(tmp_path: Path) -> None:
     silent = {name: value for name, value in USE.items() if name != "cached_of"} | {"cached_tokens": None}
-    rows = dict(judge_rows(judged(tmp_path / "silent", judge_step=silent)))
+    rows = dict(judge_table(judged(tmp_path / "silent", judge_step=silent)).rows)
     assert rows["prompt tokens that the server had cached"] == "-"
 
 
-def test_rows_of_an_earlier_version_are_a_dash_and_an_offline_judge_has_no_section(run: Run, tmp_path: Path) -> None:
-    earlier = judged(
-        tmp_path / "earlier", judge_step=None, labelled_by={}, strategies_structural=None, judge={"calls": 7}
-    )
-    rows = dict(judge_rows(earlier))
-    assert rows["calls"] == rows["money so far"] == rows["answers found in the cache"] == "-"
-    write_report(earlier)
-    assert judge_rows(run) == []
-    assert "<h2>Judge</h2>" not in Path(write_report(run)).read_text()
+def test_a_judge_that_counts_nothing_has_its_agreement_and_an_offline_judge_no_section(
+    run: Run, page: str, tmp_path: Path
+) -> None:
+    rows = dict(judge_table(judged(tmp_path / "own", judge_step=None)).rows)
+    assert "agreement with gold groups, 3 looks (adjusted Rand index)" in rows
+    assert "money so far" not in rows, "unknown is no number"
+    assert judge_table(run).rows == []
+    assert "<h2>Judge</h2>" not in page
 
 
 def test_diversity_stands_beside_a_count_by_structure_unless_the_judge_is_that(run: Run, tmp_path: Path) -> None:
@@ -174,30 +182,18 @@ def test_diversity_stands_beside_a_count_by_structure_unless_the_judge_is_that(r
     assert not {"all, by structure (N=8)", "agreement (right)"} & embedded
 
 
-def test_the_report_tells_what_the_steps_waited_for(run: Run) -> None:
-    shown = {name: values for name, *values in time_rows(run.summary["stage_seconds"], run.rows)}
+def test_the_report_tells_what_the_steps_waited_for(run: Run, page: str) -> None:
+    shown = {name: values for name, *values in time_table(run.summary["stage_seconds"], run.rows).rows}
     assert list(shown) == ["generate", "score", "judge", "learn", "sync", "idle", "total"]
     assert shown["generate"] == ["40.0", f"{STEPS * 1.0:.1f}", "62.5%"]
     assert shown["judge"] == ["-", f"{STEPS * 0.05:.1f}", "3.1%"]
-    page = Path(write_report(run)).read_text()
-    assert page.count("data:image/png;base64,") == 5
     assert "its labels 0.20 s after the end of generation; for 0.08 s of that" in page
+    assert time_table({}, []).rows == time_panels([]) == []
 
 
-def test_rows_of_an_earlier_version_say_nothing_of_what_was_waited_for(run: Run) -> None:
-    earlier = [{name: value for name, value in row.items() if name not in ("exposed", "tail")} for row in run.rows]
-    assert step_time_panels(earlier) == []
-    assert time_rows(run.summary["stage_seconds"], earlier)[0] == ("generate", "40.0", "-", "-")
-    assert time_rows({}, []) == []
-
-
-def test_the_report_of_a_run_that_has_only_begun_says_so(tmp_path: Path) -> None:
-    page = Path(write_report(Run(write_finished_run(tmp_path / "begun", finished=False)))).read_text()
-    assert "Not evaluated on the test split yet" in page
-
-
-def test_the_figure_of_a_run_without_a_step_is_still_a_figure(tmp_path: Path) -> None:
-    folder = write_finished_run(tmp_path / "empty", finished=False)
+def test_a_run_that_has_only_begun_says_so_and_one_without_a_step_still_has_a_figure(tmp_path: Path) -> None:
+    folder = write_finished_run(tmp_path / "begun", finished=False)
+    assert "Not evaluated on the test split yet" in Path(write_report(Run(folder))).read_text()
     (folder / "metrics.jsonl").unlink()
     assert draw_run(Run(folder)).startswith(b"\x89PNG")
 
@@ -226,15 +222,15 @@ def test_tables_leave_out_what_is_between_and_never_the_largest_k(measured: Sequ
     assert " ".join(shown_ks([dict.fromkeys(map(str, measured), 0.5)])) == shown
 
 
-def test_each_program_that_was_measured_again_has_a_row_of_its_name(tmp_path: Path) -> None:
+def test_each_scaffold_that_was_measured_again_has_a_row_of_its_name(tmp_path: Path) -> None:
     folder = write_finished_run(tmp_path / "again")
     measured = {"pass_at_k": {"1": 0.5}, "strategies_correct": 1.25}
-    other = {"program": "plan_and_solve", "pass_at_k": {"1": 0.75}, "strategies_correct": 1.5}
-    several = {"step": 12, "split": "test", "samples": 8, "problems": 3, "program": "direct", **measured}
+    other = {"scaffold": "plan_and_solve", "pass_at_k": {"1": 0.75}, "strategies_correct": 1.5}
+    several = {"step": 12, "split": "test", "samples": 8, "problems": 3, "scaffold": "direct", **measured}
     (folder / "evaluations").mkdir()
-    (folder / "evaluations" / "a.json").write_text(json.dumps({**several, "programs": [other]}))
+    (folder / "evaluations" / "a.json").write_text(json.dumps({**several, "scaffolds": [other]}))
     table = later_table({"again": Run(folder)})
-    assert table.head[:7] == ("file", "program", "step", "split", "samples", "problems", "pass@1")
+    assert table.head[:7] == ("file", "scaffold", "step", "split", "samples", "problems", "pass@1")
     assert table.rows == [
         ("a", "direct", "12", "test", "8", "3", "0.500", "1.250"),
         ("a", "plan_and_solve", "12", "test", "8", "3", "0.750", "1.500"),
@@ -296,7 +292,7 @@ def test_the_closing_words_name_table_figure_and_report(run: Run) -> None:
     assert f"report: {run.directory}/report.html" in out.getvalue()
 
 
-def test_a_damaged_evaluation_leaves_out_the_programs_tables_alone(tmp_path: Path) -> None:
+def test_a_damaged_evaluation_leaves_out_the_scaffolds_tables_alone(tmp_path: Path) -> None:
     folder = as_planned(write_long_run(tmp_path / "planned"))
     out = io.StringIO()
     show_results(Run(folder), Console(file=out, width=200))
@@ -313,13 +309,13 @@ def test_a_damaged_evaluation_leaves_out_the_programs_tables_alone(tmp_path: Pat
 
 def test_a_paper_gets_the_pages_panels_and_tables(tmp_path: Path) -> None:
     run = Run(as_planned(write_long_run(tmp_path / "planned")))
-    assert set(run_tables(run)) == {"results", "programs"}
+    assert set(run_tables(run)) == {"results", "scaffolds"}
     measured = judged(tmp_path / "judged")
     show_results(measured, Console(quiet=True), tmp_path / "figures")
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {f"{table}.csv" for table in ("results", "times", "judge")} <= names
     assert {"what_the_mean_step_waited_for.pdf", "what_each_step_waited_for.svg"} <= names
-    assert "programs.csv" not in names
+    assert "scaffolds.csv" not in names
 
 
 def test_the_other_arm_keeps_all_but_objective_and_folder() -> None:

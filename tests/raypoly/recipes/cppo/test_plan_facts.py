@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from raypoly import Run
-from raypoly.analysis.reports.draft_rows import draft_facts, families
 from raypoly.analysis.reports.plan_facts import PlanReader, plan_facts
-from raypoly.analysis.reports.rollout_sample import sample_rollouts
+from raypoly.analysis.reports.rollout_sample import draft_facts, families, sample_rollouts
 from tests.raypoly.recipes.cppo.planned_run import FIRST, write_planned_run
 from tests.support.drafted_run import write_drafted_run
 
@@ -85,7 +84,9 @@ def test_a_plan_is_taken_with_all_of_its_branches_where_there_is_room(run: Run) 
     assert few, "where no plan has room with its branches, some of it is shown"
 
 
-def test_a_program_that_is_gone_hides_methods_and_not_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scaffold_that_is_gone_hides_methods_and_not_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = "from raypoly.recipes.cppo.tuple_plans import TuplePlans\n\n\nclass Own(TuplePlans):\n    pass\n"
     (tmp_path / "plans_elsewhere.py").write_text(own)
     with monkeypatch.context() as here:

@@ -1,4 +1,4 @@
-"""The cache of folders: made once however many ask, never half there."""
+"""A cached folder is made once however many ask and is never half there; of values the oldest go first."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.core.caches import cache_root
+from raypoly.core.caches import FolderCache, LRUCache, cache_root, find_damage
 from raypoly.core.errors import UsageError
-from raypoly.core.folder_cache import FolderCache, find_damage
 
 
 def make_slowly(folder: Path) -> None:
@@ -83,3 +82,32 @@ def test_a_copy_of_a_cached_folder_is_sound(tmp_path: Path) -> None:
         shutil.copytree(first, folder, dirs_exist_ok=True)
 
     assert find_damage(cache.ensure("second", copy)) is None
+
+
+def there(held: LRUCache[str, int], keys: str) -> str:
+    return "".join(key for key in keys if key in held)
+
+
+def test_the_oldest_goes_where_there_are_too_many() -> None:
+    held = LRUCache[str, int](count=2, size=100)
+    held.put("a", 1, 1)
+    held.put("b", 2, 1)
+    assert held["a"] == 1
+    held.put("c", 3, 1)
+    assert there(held, "abc") == "ac"
+    assert len(held) == 2
+
+
+def test_the_oldest_go_where_they_are_too_large_and_the_newest_stays() -> None:
+    held = LRUCache[str, int](count=10, size=10)
+    for key in "abc":
+        held.put(key, 0, 4)
+    assert there(held, "abc") == "bc"
+    held.put("b", 1, 5)
+    assert there(held, "bc") == "bc"
+    held.put("d", 1, 50)
+    assert there(held, "abcd") == "d"
+    held.put("e", 1, 1)
+    assert there(held, "de") == "e"
+    held.put("f", 1, 9)
+    assert there(held, "ef") == "ef"
