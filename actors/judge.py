@@ -29,8 +29,9 @@ from actors.watched import Pulse, Watched, all_stacks
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import RaypolyError
 from raypoly.core.values import Labels, Problem, Rollout, TestSuite, Verdict
-from raypoly.strategies.judge import Judge, build_judge, is_shared, key_variable_names
+from raypoly.strategies.judge import Judge, build_judge, is_shared
 from raypoly.strategies.judge.fair_queue import FairThreads
+from raypoly.strategies.judge.judge_keys import key_variable_names
 from raypoly.strategies.judge.judge_usage import QuestionTerms, UsageCounts, asking_for, count_usage
 
 T = TypeVar("T")

@@ -24,12 +24,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from raypoly.commands.offline.judge.program_groups import ObservedGroup, ProgramGroup, observing
-from raypoly.commands.offline.judge.program_transforms import CHANGES, keywords
 from raypoly.core.config import JudgeConfig, ScorerConfig
 from raypoly.data.formats import problem_of
 from raypoly.strategies.judge.openai import OpenAIJudge
 from raypoly.strategies.judge.openai.judge_prompt import INSTRUCTIONS, Message, render_messages
+from raypoly.strategies.judge.program_groups import ObservedGroup, ProgramGroup, observing
+from raypoly.strategies.judge.program_transforms import CHANGES, keywords
 from raypoly.verifier.code_extraction import extract_code
 from tests.support.faulty_server import Server, running
 

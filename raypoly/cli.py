@@ -31,9 +31,16 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from raypoly.commands import evaluate_command, experiment_commands, report_commands, train_command
-from raypoly.commands.offline.judge.judge_commands import judge_app
-from raypoly.commands.offline.score.score_command import score
+from raypoly.commands import (
+    doctor_command,
+    evaluate_command,
+    experiment_commands,
+    judge_command,
+    prepare_command,
+    report_command,
+    score_command,
+    train_command,
+)
 from raypoly.core import __version__
 from raypoly.core.errors import RaypolyError
 from raypoly.core.plugins import load_plugin, recipe_table
@@ -111,12 +118,12 @@ def _raypoly(
 
 app.command(epilog=train_command.EXAMPLES)(train_command.train)
 app.command(epilog=evaluate_command.EXAMPLES)(evaluate_command.evaluate)
-app.command()(experiment_commands.prepare)
+app.command()(prepare_command.prepare)
 app.command()(experiment_commands.experiment)
-app.command(epilog=report_commands.EXAMPLES)(report_commands.report)
-app.command()(report_commands.doctor)
-app.command()(score)
-app.add_typer(judge_app, name="judge")
+app.command(epilog=report_command.EXAMPLES)(report_command.report)
+app.command()(doctor_command.doctor)
+app.command()(score_command.score)
+app.add_typer(judge_command.judge_app, name="judge")
 
 
 def main(arguments: Sequence[str] | None = None, name: str = "raypoly") -> None:

@@ -25,10 +25,9 @@ from raypoly.core.endpoint_config import refuse_login
 from raypoly.core.errors import Away, JudgeRefused, UsageError
 from raypoly.core.values import FinishReason, Group, Rollout, Verdict
 from raypoly.data.preparing.candidates import Candidate
-from raypoly.strategies.judge.judge_usage import JudgeCounters
+from raypoly.strategies.judge.judge_keys import read_first_key
 from raypoly.strategies.judge.openai.completion_request import Completion
-from raypoly.strategies.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords, read_first_key
-from raypoly.strategies.judge.openai.token_cost import BudgetLedger
+from raypoly.strategies.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords
 from workflows.prepare.problem_chunks import SeedsOf
 from workflows.step.stages.built_in import score_group
 from workflows.step.training_group import SkippedGroups
@@ -60,8 +59,7 @@ class ModelEndpoint:
         if not re.match(r"https?://[^/\s]", url):
             raise UsageError(f"--endpoint {url} is no http(s) address.")
         key = read_first_key(judge, "endpoint.api_key_env")
-        ledger, counts = BudgetLedger(), JudgeCounters()
-        endpoint = Endpoint(url, judge.model, key, None, judge, ledger, counts, words=_WORDS)
+        endpoint = Endpoint(url, judge.model, key, judge, words=_WORDS)
         self._name, self._seeded = endpoint.name, "seed" not in config.endpoint.extra
         first = "def f(x):" if plain else json.dumps(PROBE)
         self._probe = self._call(first, 0, PROBE_TOKENS)

@@ -32,10 +32,10 @@ from raypoly.analysis.evaluation.evaluation_prompts import (
 from raypoly.analysis.evaluation.evaluation_results import DECIMAL, evaluation_results, sample_table
 from raypoly.analysis.evaluation.evaluation_tables import evaluation_tables
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
-from raypoly.commands.offline.command_progress import show_progress
 from raypoly.core import __version__
 from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.gguf_models import with_sha256
+from raypoly.core.progress_display import show_progress
 from raypoly.core.seeds import derive
 from raypoly.core.values import Group
 from raypoly.data.preparing.candidates import Candidate

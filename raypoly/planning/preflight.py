@@ -29,6 +29,7 @@ from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
 from raypoly.rollouts.scaffolds.run_scaffolds import is_sampled, of_evaluations
 from raypoly.run.sinks import check_packages
 from raypoly.strategies import judge
+from raypoly.strategies.judge import judge_keys
 from raypoly.verifier.rewards import reward_function
 
 BASE_MEMORY = 4.0
@@ -139,12 +140,10 @@ def _schedule(config: Config) -> Iterator[str]:
 
 
 def _keys(config: Config) -> None:
-    judge.refuse_logins(config.judge)
-    if judge.asks_openai(config.judge):
-        from raypoly.strategies.judge.openai import endpoint  # the client takes a second to import
-
-        endpoint.read_first_key(config.judge)
-        endpoint.read_failover_key(config.judge)
+    judge_keys.refuse_logins(config.judge)
+    if judge_keys.asks_openai(config.judge):
+        judge_keys.read_first_key(config.judge)
+        judge_keys.read_failover_key(config.judge)
     key = config.judge.api_key_env
     if key is not None and not os.environ.get(key):
         raise MissingKey(f"judge.api_key_env={key}, but the environment variable {key} is not set: export {key}=...")

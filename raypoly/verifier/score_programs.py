@@ -139,6 +139,11 @@ def score_each(
         yield item, ()
 
 
+def limit_workers(config: ScorerConfig, programs: int) -> ScorerConfig:
+    """The config with no more workers than there are programs."""
+    return config.model_copy(update={"workers": max(1, min(config.workers, programs))})
+
+
 def by_id(problems: Iterable[Problem]) -> dict[str, Problem]:
     """Raises `UsageError` if two problems have the same id."""
     known: dict[str, Problem] = {}

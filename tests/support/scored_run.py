@@ -85,6 +85,11 @@ def rollout(code: str, seed: int) -> Rollout:
     return Rollout(tokens, tokens, np.full(3, -0.5, np.float32), text, "stop", seed, 0)
 
 
+def as_judged(step: int, slot: int) -> tuple[int, ...]:
+    """What the structural judge says of each group: two ways that add up, a placeholder, one that fails."""
+    return (1, 1, 0, 2)
+
+
 def without_labels(step: int, slot: int) -> None:
     """Label nothing, as a run does whose objective needs no judge."""
 

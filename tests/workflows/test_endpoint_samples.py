@@ -18,7 +18,7 @@ from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import PausedTooLong, UsageError
 from raypoly.core.values import Group, Rollout
 from raypoly.data.preparing.sources import load_sources
-from raypoly.strategies.judge import key_variable_names
+from raypoly.strategies.judge.judge_keys import key_variable_names
 from tests.support.answering_server import RIGHT, WRONG, AnsweringServer
 from tests.support.evaluation_process import write_problems
 from tests.support.faulty_front import running

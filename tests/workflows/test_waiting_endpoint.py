@@ -11,10 +11,8 @@ import pytest
 
 from raypoly.core.endpoint_config import EndpointConfig
 from raypoly.core.errors import JudgeRefused
-from raypoly.strategies.judge.judge_usage import JudgeCounters
 from raypoly.strategies.judge.openai.completion_request import Completion
 from raypoly.strategies.judge.openai.endpoint import PROBE_TOKENS, Endpoint
-from raypoly.strategies.judge.openai.token_cost import BudgetLedger
 from tests.support.answering_server import RIGHT, AnsweringServer
 from tests.support.faulty_front import running
 from tests.support.faulty_handler import Answer
@@ -48,8 +46,7 @@ def asked(server: AnsweringServer, questions: Sequence[str]) -> list[Completion 
         return lambda endpoint: endpoint.respond([{"role": "user", "content": text}], tokens, seed=2)
 
     async def life() -> list[Completion | BaseException]:
-        judge, ledger, counts = config.as_judge(0.0), BudgetLedger(), JudgeCounters()
-        endpoint = Endpoint(server.url, "solver", "", None, judge, ledger, counts, backoff=0.01)
+        endpoint = Endpoint(server.url, "solver", "", config.as_judge(0.0), backoff=0.01)
         probe = question("ok?", PROBE_TOKENS)
         waiting = WaitingEndpoint(endpoint, config, "endpoint.max_pause", probe, lambda text: None, first_wait=0.05)
         try:

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from raypoly import data
 from raypoly.commands.command_options import Overrides
-from raypoly.commands.offline.command_progress import show_progress
+from raypoly.core.progress_display import show_progress
 from raypoly.core.settings import load_of
 from raypoly.core.values import Problem
 from raypoly.data.preparing.preparation_folder import PreparationFolder

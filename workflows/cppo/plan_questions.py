@@ -42,11 +42,10 @@ from raypoly.recipes.cppo.plan_proposals import (
 from raypoly.rollouts import scaffolds
 from raypoly.run.store import Lease, Store
 from raypoly.run.store.sealed_files import seal, unseal
-from raypoly.strategies.judge.judge_usage import JudgeCounters
-from raypoly.strategies.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords, read_first_key
+from raypoly.strategies.judge.judge_keys import read_first_key
+from raypoly.strategies.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords
 from raypoly.strategies.judge.openai.judge_prompt import Message, repair_messages
 from raypoly.strategies.judge.openai.judge_reply import InvalidAnswer
-from raypoly.strategies.judge.openai.token_cost import BudgetLedger
 from workflows.waiting_endpoint import FIRST_WAIT, WaitingEndpoint
 
 T = TypeVar("T")
@@ -91,12 +90,9 @@ class _Asked:
             config.url or "",
             self.name,
             read_first_key(judge, f"plans.{role}.api_key_env"),
-            None,
             judge,
-            BudgetLedger(),
-            JudgeCounters(),
-            first_wait / 2,
-            words,
+            backoff=first_wait / 2,
+            words=words,
         )
         self._server = WaitingEndpoint(
             self._endpoint,

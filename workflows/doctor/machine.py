@@ -30,7 +30,8 @@ from raypoly.run.store import open_store
 from raypoly.run.store.location import Location
 from raypoly.run.store.open_store import probe_lease
 from raypoly.run.store.store import Store
-from raypoly.strategies.judge import build_judge, key_variable_names
+from raypoly.strategies.judge import build_judge
+from raypoly.strategies.judge.judge_keys import key_variable_names
 from workflows.doctor.node_report import (
     ADD_ONE,
     PROGRAM,

@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 
 from actors.judge import JudgeClient
 from actors.scorer_pool import AFTER_ALL, ScorerPool
-from raypoly.commands.offline.judge.program_groups import ObservedGroup, group_of_gold
 from raypoly.core.config import Config, JudgeConfig
 from raypoly.core.errors import RaypolyError
 from raypoly.core.seeds import derive
 from raypoly.strategies.judge.gold import GoldGroup, read_gold_groups
 from raypoly.strategies.judge.label_agreement import adjusted_rand, ids_of
+from raypoly.strategies.judge.program_groups import ObservedGroup, group_of_gold
 
 EVERY = 25
 """Steps between measurements, by default."""

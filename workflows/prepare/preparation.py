@@ -12,8 +12,8 @@ from typing import IO
 from rich.console import Console
 
 from raypoly.analysis.reports.data_card_page import card_page, draw_card
-from raypoly.commands.offline.command_progress import show_progress
 from raypoly.core.errors import UsageError
+from raypoly.core.progress_display import show_progress
 from raypoly.core.seeds import derive
 from raypoly.data.preparing import output_files, prompt_lengths
 from raypoly.data.preparing.candidates import Candidate, PromptMaker, apply_decisions

@@ -27,7 +27,7 @@ from raypoly.core.config import Config, ScorerConfig
 from raypoly.core.errors import RaypolyError
 from raypoly.run.sinks import WANDB_SECRETS
 from raypoly.run.store.lease import is_alive
-from raypoly.strategies.judge import key_variable_names
+from raypoly.strategies.judge.judge_keys import key_variable_names
 from workflows.liveness import ray_internals
 
 _ADDRESS_FILE = "address"

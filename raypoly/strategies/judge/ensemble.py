@@ -2,10 +2,8 @@
 
     judge: {name: ensemble, members: [structural, openai, mine.judges:Judge]}
 
-A majority on pairs may not be transitive (a with b, b with c, but not a with c). A transitive closure would merge whole
-groups through one bridge. So clusters grow in the order of the programs: a program joins the first cluster with a
-majority for every pair, else it starts its own. A program is degenerate iff more than half of the judges say so. A
-judge that calls one of a pair degenerate, or has no id for it, votes against the pair.
+A program is degenerate iff more than half of the judges say so. A judge that calls one of a pair degenerate, or has no
+id for it, votes against the pair.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from raypoly.strategies.judge import Judge, build_judge
 
 
 class EnsembleJudge:
-    """Asks each member in turn. It is away if a member is away, and refuses if a member refuses."""
+    """Asks each member in turn; it is away or refuses where a member does."""
 
     def __init__(self, config: JudgeConfig) -> None:
         if len(config.members) < 2:
@@ -39,11 +37,10 @@ class EnsembleJudge:
         self._members: list[Judge] = [build_judge(config.model_copy(update={"name": name})) for name in config.members]
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
-        """Labels by majority. Raises a member's `JudgeUnavailable` or `JudgeRefused`."""
+        """Raises a member's `JudgeUnavailable` or `JudgeRefused`."""
         return combine_votes([member.label(problem, rollouts, verdicts) for member in self._members])
 
     def probe(self) -> None:
-        """Return if every member can be asked, else raise `JudgeUnavailable`."""
         for member in self._members:
             member.probe()
 
@@ -53,6 +50,8 @@ class EnsembleJudge:
 
 def combine_votes(votes: Sequence[Labels]) -> Labels:
     """One labelling of N programs out of one or more, ids by first occurrence."""
+    # A majority on pairs may not be transitive (a with b, b with c, but not a with c), and a transitive closure would
+    # merge whole groups through one bridge. So a program joins the first cluster with a majority for every pair.
     together, degenerate = _majority(votes)
     clusters: list[list[int]] = []
     ids = np.zeros(len(degenerate), np.int32)
@@ -66,7 +65,7 @@ def combine_votes(votes: Sequence[Labels]) -> Labels:
 
 
 def _majority(votes: Sequence[Labels]) -> tuple[Bool, Bool]:
-    """Majorities for each pair, bool [N, N], and for each program being degenerate, bool [N]."""
+    """Majorities: for each pair bool [N, N], for degenerate bool [N]."""
     ids = np.stack([vote.ids for vote in votes])
     degenerate = np.stack([vote.degenerate for vote in votes])
     real = (ids >= 1) & ~degenerate

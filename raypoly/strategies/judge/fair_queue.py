@@ -1,11 +1,8 @@
 """A queue, and threads, that serve several askers in turn, however much each of them asks for.
 
-    turns = FairQueue[Waiter]()
-    turns.add("run-a", waiter)
-    turns.take()                      # the next in turn, which leaves; its asker is last from now on; None for none
-
-A run with a hundred groups gets one turn, then every other run gets one. `FairQueue` is not safe for threads: its owner
-has the lock.
+turns = FairQueue[Waiter]()
+turns.add("run-a", waiter)
+turns.take()                      # the next in turn; its asker is last from now on; None for none
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """First come, first served for each asker, and one asker after the other."""
+    """First come, first served for each asker, one asker after the other. Not safe for threads: its owner locks."""
 
     def __init__(self) -> None:
         self._queues: OrderedDict[str, deque[T]] = OrderedDict()
@@ -29,7 +26,6 @@ class FairQueue(Generic[T]):
         return sum(len(queue) for queue in self._queues.values())
 
     def add(self, asker: str, item: T) -> None:
-        """Add an item behind its asker's others."""
         self._queues.setdefault(asker, deque()).append(item)
 
     def first(self) -> T | None:
@@ -38,7 +34,7 @@ class FairQueue(Generic[T]):
         return None
 
     def take(self) -> T | None:
-        """Remove and return the first item. Its asker is served last from now on."""
+        """Remove the first item. Its asker is served last from now on."""
         for asker, queue in self._queues.items():
             item = queue.popleft()
             self._queues.move_to_end(asker)
@@ -48,7 +44,7 @@ class FairQueue(Generic[T]):
         return None
 
     def drop(self, asker: str, item: T) -> None:
-        """Remove an item. Its asker keeps its place among the others."""
+        """Its asker keeps its place."""
         queue = self._queues[asker]
         queue.remove(item)
         if not queue:
@@ -56,7 +52,7 @@ class FairQueue(Generic[T]):
 
 
 class FairThreads:
-    """A fixed number of threads. If one asker fills them all, another one waits for the first free thread alone."""
+    """A fixed number of threads. If one asker fills them all, another waits only for the first that is free."""
 
     def __init__(self, count: int) -> None:
         self._pool = ThreadPoolExecutor(count)
@@ -64,11 +60,10 @@ class FairThreads:
         self._turns = FairQueue[tuple[Future[Any], Callable[[], Any]]]()
 
     def submit(self, asker: str, work: Callable[[], Any]) -> Future[Any]:
-        """The future of what `work` returns or raises."""
         future: Future[Any] = Future()
         with self._lock:
             self._turns.add(asker, (future, work))
-        self._pool.submit(self._next)
+        self._pool.submit(self._next)  # not `work`: whose turn it is shows when a thread is free
         return future
 
     def _next(self) -> None:

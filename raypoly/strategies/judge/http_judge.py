@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -22,10 +21,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raypoly.core.config import JudgeConfig
-from raypoly.core.endpoint_config import checked_key
-from raypoly.core.errors import JudgeRefused, JudgeUnavailable, MissingKey, UsageError
+from raypoly.core.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.core.values import Labels, Problem, Rollout, Verdict
-from raypoly.strategies.judge import refuse_logins
+from raypoly.strategies.judge.judge_keys import read_key, refuse_logins
 
 _LARGEST_ANSWER = 1 << 20
 _WAIT = frozenset({401, 403, 408, 425, 429})
@@ -47,13 +45,10 @@ class HttpJudge:
         if not config.url or not config.url.startswith(("http://", "https://")):
             raise UsageError(f"judge.url={config.url!r} is no http(s) address; judge.name='http' needs one.")
         self.url, self._timeout = config.url, config.timeout
-        self._key = os.environ.get(config.api_key_env, "").strip() if config.api_key_env else ""
-        if config.api_key_env and not self._key:
-            raise MissingKey(f"judge.api_key_env={config.api_key_env!r} is not set: export it, or drop the key.")
-        checked_key(self._key, f"judge.api_key_env={config.api_key_env!r}")
+        self._key = read_key(config.api_key_env, "judge.api_key_env", config.url)
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
-        """Labels of the N rollouts. Raises `JudgeUnavailable` and `JudgeRefused`."""
+        """Raises `JudgeUnavailable` and `JudgeRefused`."""
         programs = [_program(problem, rollout, verdict) for rollout, verdict in zip(rollouts, verdicts, strict=True)]
         request = {"problem": problem.prompt, "entry_point": problem.entry_point, "programs": programs}
         body = self._ask(json.dumps(request).encode())
@@ -65,20 +60,18 @@ class HttpJudge:
                 f"The judge at {self.url} answered problem {problem.id} with something else than labels"
                 f" ({error.error_count()} faults, the first at {where})."
             ) from None
-        return self._labels(answer, problem, len(rollouts))
-
-    def probe(self) -> None:
-        """Return if the endpoint answers a GET, else raise `JudgeUnavailable`."""
-        self._ask(None)
-
-    def _labels(self, answer: _Answer, problem: Problem, count: int) -> Labels:
         ids, degenerate = np.array(answer.ids, np.int32), np.array(answer.degenerate, np.bool_)
+        count = len(rollouts)
         if len(ids) != count or len(degenerate) != count or bool(np.any((ids < 1) != degenerate)):
             raise JudgeRefused(
                 f"The judge at {self.url} labelled {len(ids)} of {count} programs of problem {problem.id}, or gave one"
                 " that is not degenerate no id."
             )
         return Labels(ids=ids, degenerate=degenerate, judge=answer.judge)
+
+    def probe(self) -> None:
+        """Return if the endpoint answers a GET, else raise `JudgeUnavailable`."""
+        self._ask(None)
 
     def _ask(self, body: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json"}
@@ -107,7 +100,7 @@ class HttpJudge:
 
 
 def _program(problem: Problem, rollout: Rollout, verdict: Verdict) -> str:
-    """The response as a program; empty if there is none."""
+    """Empty if there is none."""
     if verdict.status == "no_code":
         return ""
     return problem.prefix + rollout.text if problem.answer == "completion" else rollout.text

@@ -1,13 +1,11 @@
-"""What questions to a judge use (calls, tokens, money), who asks them, and what a run's judge has cost so far.
+"""Calls, tokens and money that questions to a judge use, who asks them, and what a run's judge has cost so far.
 
     with asking_for("run-3f2a"), count_usage(QuestionTerms(budget_usd=5.0, spent_usd=1.2)) as usage:
         judge.label(problem, rollouts, verdicts)            # in this thread current_asker() == "run-3f2a"
     usage["prompt_tokens"], usage["known_usd"]
-    sum_spending(run.rows, run.evaluations).cost_usd
 
 Asker and terms are variables of the thread and no arguments, because a judge of the user's own need not know of them.
-A shared judge serves several runs: the asker's name keeps their turns fair and their budgets apart. A judge that counts
-calls `add_usage`. `UsageCounts` add up; `usage_to_json` gives them as JSON values, where an unknown cost is null.
+A shared judge serves several runs: the asker's name keeps their turns fair and their budgets apart.
 """
 
 from __future__ import annotations
@@ -18,17 +16,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-_RECENT = 20
-"""Steps whose mean cost is taken for that of the steps to come."""
+_RECENT = 20  # steps whose mean cost forecasts the next ones
 _ASKER: ContextVar[str] = ContextVar("judge_asker", default="")
 UsageCounts = Mapping[str, float]
-"""Counts by name (those of `raypoly.strategies.judge.judge_usage.JudgeStats`); what is missing is 0. Money stands under
-`known_usd` (answers whose price is known), `lost_usd` (the most that calls without an answer may have cost) and
-`unpriced` (answers of unknown cost); `cached_of` are the prompt tokens of answers that tell what was cached."""
+"""Counts by the names of `JudgeStats`; what is missing is 0. Money stands under `known_usd` (answers whose price is
+known), `lost_usd` (the most that calls without an answer may have cost) and `unpriced` (answers of unknown cost);
+`cached_of` are the prompt tokens of answers that tell what was cached."""
 _COUNTS = (
     "groups", "free", "cache_hits", "answers", "calls", "retries", "limited", "repairs", "refusals", "invalid",
     "unjudged", "failovers", "probes", "prompt_tokens", "cached_tokens", "completion_tokens",
@@ -37,7 +34,7 @@ _COUNTS = (
 
 @dataclass(frozen=True)
 class QuestionTerms:
-    """The terms of one question: what its asker may spend, and whether a cached answer will do."""
+    """What the asker of one question may spend, and whether a cached answer will do."""
 
     budget_usd: float | None = None
     spent_usd: float = 0.0
@@ -46,31 +43,16 @@ class QuestionTerms:
     """Whether to ask the judge even if its cache has an answer."""
 
 
-@dataclass(frozen=True)
-class JudgeSpending:
-    """What one run's own questions used."""
-
-    use: Mapping[str, float]
-    """Counts by name, as `usage_to_json` names them."""
-    cost_usd: float | None
-    a_step_usd: float | None
-    """Mean of the newest steps."""
-    since: int
-    """The first step that was counted."""
-
-
 _QUESTION: ContextVar[tuple[QuestionTerms, Counter[str]] | None] = ContextVar("judge_question", default=None)
-"""The terms of this thread's question, and what it used."""
 
 
 def current_asker() -> str:
-    """Whom this thread asks for; empty where that is not set."""
+    """The asker of this thread; empty where not set."""
     return _ASKER.get()
 
 
 @contextmanager
 def asking_for(name: str) -> Iterator[None]:
-    """In the block this thread asks for `name`."""
     token = _ASKER.set(name)
     try:
         yield
@@ -80,7 +62,7 @@ def asking_for(name: str) -> Iterator[None]:
 
 @contextmanager
 def count_usage(terms: QuestionTerms) -> Iterator[Counter[str]]:
-    """In the block this thread asks the judge on these terms; gives the counts of what that uses."""
+    """Ask on these terms within the block; gives the counts of what that uses."""
     usage: Counter[str] = Counter()
     token = _QUESTION.set((terms, usage))
     try:
@@ -90,7 +72,7 @@ def count_usage(terms: QuestionTerms) -> Iterator[Counter[str]]:
 
 
 def current_terms() -> QuestionTerms | None:
-    """The terms of this thread's question; None where they are not set."""
+    """The terms of this thread's question, if set."""
     question = _QUESTION.get()
     return None if question is None else question[0]
 
@@ -103,7 +85,7 @@ def add_usage(name: str, amount: float) -> None:
 
 
 def usage_to_json(use: UsageCounts) -> dict[str, Any]:
-    """All counts as JSON values, with `cost_usd`; null where no server said."""
+    """All counts as JSON values, with `cost_usd`; null is unknown."""
     known: dict[str, Any] = {name: round(value, 9) for name, value in use.items()}
     known |= {name: int(use.get(name, 0)) for name in _COUNTS}
     if known["prompt_tokens"] and not use.get("cached_of"):
@@ -116,11 +98,18 @@ def spent_usd(use: UsageCounts) -> float:
     return use.get("known_usd", 0.0) + use.get("lost_usd", 0.0)
 
 
-def sum_spending(rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]) -> JudgeSpending | None:
-    """What a run's judge cost, from the rows of metrics.jsonl and the evaluations.
+@dataclass(frozen=True)
+class JudgeSpending:
+    """What one run's own questions used."""
 
-    None where no row has counts: an offline judge, or an earlier version of raypoly.
-    """
+    use: Mapping[str, float]
+    cost_usd: float | None
+    a_step_usd: float | None
+    since: int
+
+
+def sum_spending(rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]) -> JudgeSpending | None:
+    """What a run's judge cost, from the rows of metrics.jsonl and the evaluations; None for an offline judge."""
     counted = [row for row in rows if row.get("judge_step")]
     if not counted:
         return None
@@ -129,25 +118,21 @@ def sum_spending(rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mappin
     usage: Counter[str] = Counter()
     for counts in every:
         usage.update({name: value for name, value in counts.items() if name != "cost_usd" and value is not None})
-    return JudgeSpending(
-        usage,
-        sum_known([counts["cost_usd"] for counts in every]),
-        recent_mean([s["cost_usd"] for s in steps]),
-        counted[0]["step"],
-    )
-
-
-def sum_known(costs: Sequence[float | None]) -> float | None:
-    """Their sum; None where one is unknown."""
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) if len(known) == len(costs) else None
+    total, a_step = _sum_known([c["cost_usd"] for c in every]), recent_mean([s["cost_usd"] for s in steps])
+    return JudgeSpending(usage, total, a_step, counted[0]["step"])
 
 
 def recent_mean(costs: Sequence[float | None]) -> float | None:
-    """Mean cost of the newest steps; None where one of them is unknown, or there is none."""
+    """Mean cost of the newest steps; None where one is unknown, or there is none."""
     newest = costs[-_RECENT:]
-    summed = sum_known(newest)
+    summed = _sum_known(newest)
     return summed / len(newest) if newest and summed is not None else None
+
+
+def _sum_known(costs: Sequence[float | None]) -> float | None:
+    """None where one is unknown."""
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if len(known) == len(costs) else None
 
 
 def dollars(amount: float) -> str:
@@ -163,29 +148,28 @@ class JudgeStats:
     """Counts since the judge was made. Unknown is None, never 0."""
 
     groups: int
-    """Groups that got labels."""
     free: int
-    """Of these, groups that needed no asking: all programs alike, or none there."""
+    """Groups that needed no asking: all programs alike, or none there."""
     cache_hits: int
-    """Answers found in the cache (one a vote)."""
+    """One a vote."""
     answers: int
-    """Answers that the servers gave and that were used (one a vote)."""
+    """Answers used, one a vote."""
     calls: int
     """Requests sent, repeated ones and repairs included, probes not."""
     retries: int
-    """Requests that repeated one which was not served."""
+    """Requests sent again."""
     limited: int
     """Requests answered 429."""
     repairs: int
-    """Answers sent back because they could not be used."""
+    """Answers sent back as unusable."""
     refusals: int
-    """Answers that refused to label, or were cut by the server's filter."""
+    """Answers that refused, or that a filter cut."""
     invalid: int
-    """Answers that could not be used even after a repair, or were cut by length."""
+    """Answers unusable even after a repair, or cut by length."""
     unjudged: int
     """Groups given up for good (`JudgeRefused`)."""
     shortened: int
-    """Programs shown with their middle cut out."""
+    """Programs cut in their middle."""
     failovers: int
     """Answers that came from the second server."""
     probes: int
@@ -196,7 +180,6 @@ class JudgeStats:
     cost_usd: float | None
     """None where a price, or the tokens of an answer, are unknown."""
     away_since: datetime | None
-    """Since when the first server is away."""
 
 
 class JudgeCounters:
@@ -204,13 +187,17 @@ class JudgeCounters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counter: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
-    def add(self, name: str, amount: int = 1) -> None:
+    def add(self, name: str, amount: float = 1) -> None:
         with self._lock:
-            self._counter[name] += amount
+            self._counts[name] += amount  # type: ignore[assignment]  # Counter is typed for whole numbers
         add_usage(name, amount)
 
-    def __getitem__(self, name: str) -> int:
+    def stats(self, away_since: datetime | None = None) -> JudgeStats:
         with self._lock:
-            return self._counter[name]
+            counts = self._counts.copy()
+        known: dict[str, Any] = {field.name: counts[field.name] for field in fields(JudgeStats)}
+        known["cached_tokens"] = counts["cached_tokens"] if counts["cached_of"] else None
+        known["cost_usd"] = None if counts["unpriced"] else float(counts["known_usd"])
+        return JudgeStats(**{**known, "away_since": away_since})

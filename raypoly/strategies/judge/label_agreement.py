@@ -1,11 +1,10 @@
 """The agreement of two labellings of the same programs.
 
     adjusted_rand([7, 7, 7, 0], [1, 1, 2, 0])               # 1/3
-    pairs([7, 7, 7, 0], [1, 1, 2, 0]).precision             # 1/3: of three pairs in one cluster, one is right
+    count_pairs([7, 7, 7, 0], [1, 1, 2, 0]).precision       # 1/3: of three pairs in one cluster, one is right
 
-A labelling is N whole numbers, one for each program: equal numbers mean the same strategy, and 0 means degenerate. Each
-degenerate program counts as a cluster of its own. If they were left out, a judge could call every hard program
-degenerate at no cost.
+A labelling is N whole numbers: equal ones mean the same strategy, and 0 means degenerate. Each degenerate program is a
+cluster of its own: left out, a judge could call every hard program degenerate at no cost.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ LOWEST_ARI = -0.5
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Pairs, or programs: `said` by a judge, `there` by the gold labels, `hits` by both. Counts add up over groups."""
+    """Pairs, or programs: `said` by a judge, `there` by the gold labels, `hits` by both. A ratio of nothing is None."""
 
     hits: int = 0
     said: int = 0
@@ -37,17 +36,15 @@ class PairCounts:
 
     @property
     def precision(self) -> float | None:
-        """hits / said; None if `said` is 0."""
         return self.hits / self.said if self.said else None
 
     @property
     def recall(self) -> float | None:
-        """hits / there; None if `there` is 0."""
         return self.hits / self.there if self.there else None
 
     @property
     def f1(self) -> float | None:
-        """Harmonic mean, 2 hits / (said + there); None if both are 0."""
+        """2 hits / (said + there), the harmonic mean of both."""
         return 2 * self.hits / (self.said + self.there) if self.said + self.there else None
 
 
@@ -94,7 +91,7 @@ def count_degenerates(said: Ids, gold: Ids) -> PairCounts:
 
 
 def run_to_run(runs: Sequence[Ids]) -> float:
-    """Mean adjusted Rand index over all pairs of runs of one judge on one group. Raises `ValueError` below two runs."""
+    """Mean adjusted Rand index over all pairs of runs on one group. Raises `ValueError` below two runs."""
     if len(runs) < 2:
         raise ValueError("Agreement from run to run needs two runs at least.")
     return float(np.mean([adjusted_rand(one, other) for one, other in combinations(runs, 2)]))
@@ -110,7 +107,6 @@ def _together(ids: Ids, length: int | None = None) -> NDArray[np.bool_]:
 
 
 def _pairs_in(table: NDArray[np.bool_]) -> int:
-    """Unordered pairs of two different programs."""
     return int(np.count_nonzero(np.triu(table, 1)))
 
 

@@ -3,18 +3,11 @@
     StructuralJudge(config).label(problem, rollouts, verdicts).ids      ->  [1, 1, 2, 0]
     approach_of(frozenset({"depth_1", "hash", "two_pointers"}))         ->  "two pointers"
 
-It reads each verdict's evidence and never a program. A wrong program is judged like any other.
-
-Puzzles and plain tasks, whose programs are a few lines, are told apart by the set of live constructs that grew with the
-input and mattered. Unlike `Evidence.strategy`, the metric's measure, that signature names no winner: a loop over a
-comprehension is neither a loop nor a comprehension. Other problems come with features, and two programs share a
-strategy iff they have the same approach.
-
-A program uses many things and follows one idea. `ORDER` says which feature is the idea and which are its means: a
-breadth-first search keeps a set of visited nodes, a heap is fed from a hash table, a memoised recursion recurses. The
-first feature in `ORDER` that a program has names its approach. Nothing here is learned from labels, and one line of the
-table explains every merge. (Distances between feature sets with learned weights, clustered within the group, were no
-better on groups of other authors.)
+It reads evidence and never a program. Puzzles and plain tasks are told apart by the set of live constructs that grew
+with the input and mattered. Other problems come with features: two programs share a strategy iff they have the same
+approach. A program uses many things and follows one idea, as a heap is fed from a hash table: the first feature in
+`ORDER` that it has names its approach. Nothing is learned from labels, and one line of the table explains every merge.
+(Learned distances between feature sets were no better on groups of other authors.)
 """
 
 from __future__ import annotations
@@ -98,7 +91,7 @@ DEGENERATE = "degenerate"
 
 
 def approach_of(features: frozenset[str]) -> str:
-    """The approach of a program with these features; brute force, scan or formula where only loops tell."""
+    """The approach of a program with these features; by its loops where nothing else tells."""
     for feature, approach in ORDER:
         if feature in features and not _incidental(feature, features):
             return approach
@@ -106,7 +99,7 @@ def approach_of(features: frozenset[str]) -> str:
 
 
 def _incidental(feature: str, features: frozenset[str]) -> bool:
-    """Whether a program has the feature and follows another idea, by the features beside it."""
+    """Whether the features beside it show that the program follows another idea."""
     if feature == "fixpoint":
         return "swap" in features  # bubble sort, which may stop early or not
     if feature == "interval":
@@ -130,8 +123,7 @@ def _by_loops(features: frozenset[str]) -> str:
 
 NAME = "structural-1"
 """Signatures of puzzles and plain tasks."""
-_APPROACH_NAME = "structural-approach-3"
-"""Approaches of everything else."""
+_APPROACH_NAME = "structural-approach-3"  # approaches of everything else
 _SAME = {"generator": "comprehension", "map": "higher_order", "filter": "higher_order"}
 """Constructs that differ in spelling only."""
 _UNSEEN = frozenset({"unseen"})
@@ -144,11 +136,11 @@ class StructuralJudge:
         self.config = config
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
-        """Ids count from 1 in order of first occurrence; what is no attempt is degenerate."""
+        """What is no attempt is degenerate."""
         return label_evidence([None if v.status == "no_code" else v.evidence for v in verdicts])
 
     def probe(self) -> None:
-        """Does nothing: it is never away."""
+        """It is never away."""
 
     def __repr__(self) -> str:
         return f"StructuralJudge({NAME}, {_APPROACH_NAME})"
@@ -173,36 +165,34 @@ def label_evidence(evidence: Sequence[Evidence | None]) -> Labels:
 def join_largest(
     strategies: Sequence[Hashable | None], unknown: Set[int], alone: Hashable = _UNSEEN
 ) -> list[Hashable | None]:
-    """The strategies with those at the places `unknown` replaced by the most frequent of the others, the first of
-    several; by `alone` if there is no other."""
+    """The strategies, with the most frequent of the others at the places `unknown`; `alone` if there is no other."""
     known = Counter(found for place, found in enumerate(strategies) if place not in unknown and found is not None)
     largest = max(known, key=known.__getitem__, default=alone)
     return [largest if place in unknown else found for place, found in enumerate(strategies)]
 
 
 def structural_labels(verdicts: Sequence[Verdict]) -> Labels | None:
-    """Labels of N programs by what their verdicts brought; None where none of them left evidence."""
+    """Labels of N programs by their verdicts; None where none left evidence."""
     if all(verdict.evidence is None for verdict in verdicts):
         return None
     return label_evidence([None if verdict.status == "no_code" else verdict.evidence for verdict in verdicts])
 
 
 def signature(evidence: Evidence) -> frozenset[str]:
-    """What makes two programs of a puzzle or a plain task one strategy.
+    """Live constructs that execution confirms: what makes two programs of a puzzle or a plain task one strategy.
 
-    Live constructs that execution confirms; all live ones where nothing was confirmed, because the program ended before
-    a loop ran; one signature of its own where not even syntax is known. Feeding `reduce` by a filter is still a reduce.
+    One signature of its own where not even syntax is known.
     """
     live = set(evidence.constructs)
     confirmed = {name for name in live if evidence.growth.get(name, 0) > 0}
+    # nothing is confirmed of a program that ended before a loop ran
     names = frozenset(_SAME.get(name, name) for name in confirmed or live)
-    if "reduce" in names:
+    if "reduce" in names:  # one that is fed by a filter is still a reduce
         names -= {"higher_order"}
     return names or _UNSEEN
 
 
 def _labels(strategies: Sequence[Hashable | None], judge: str) -> Labels:
-    """Ids by equality, None degenerate."""
     seen: dict[Hashable, int] = {}
     ids = [0 if strategy is None else seen.setdefault(strategy, len(seen) + 1) for strategy in strategies]
     degenerate = np.array([strategy is None for strategy in strategies], np.bool_)

@@ -4,8 +4,8 @@
         group.programs, group.labels             # N texts and N ids, 0 = degenerate
         group.as_problem()                       # what the sandbox needs to run them
 
-A file is JSON lines, plain or gzipped. A row needs `id`, `problem`, `programs` and `labels`; the rest may be missing.
-docs/gold-set.md has the rules of labelling.
+A file is JSON lines, plain or gzipped. A row needs `id`, `problem`, `programs` and `labels`. docs/gold-set.md has the
+rules of labelling and the optional columns.
 """
 
 from __future__ import annotations
@@ -17,72 +17,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from raypoly.core.values import Problem, TestSuite
+from raypoly.data.formats import leetcode
 from raypoly.data.formats.python_source import prelude_without
 from raypoly.data.formats.row_reader import FileRow, read_rows_by_id
 
-PRELUDE = '''from typing import *
-from functools import *
-from collections import *
-from itertools import *
-from heapq import *
-from bisect import *
-from string import *
-from operator import *
-from math import *
-from builtins import *
-import bisect, collections, functools, heapq, itertools, math, operator, random, re, string, sys
-from bisect import bisect, bisect_left, bisect_right
-
-inf = float("inf")
-
-
-class ListNode:
-    def __init__(self, val=0, next=None):
-        self.val = val
-        self.next = next
-
-
-class TreeNode:
-    def __init__(self, val=0, left=None, right=None):
-        self.val = val
-        self.left = left
-        self.right = right
-
-
-def list_node(values):
-    head = None
-    for value in reversed(values):
-        head = ListNode(value, head)
-    return head
-
-
-def tree_node(levels):
-    """A tree from its values level by level; None is a missing child, whose own children are not listed."""
-    if not levels:
-        return None
-    root = TreeNode(levels[0])
-    waiting, at = deque([root]), 1
-    while at < len(levels):
-        parent = waiting.popleft()
-        if levels[at] is not None:
-            parent.left = TreeNode(levels[at])
-            waiting.append(parent.left)
-        if at + 1 < len(levels) and levels[at + 1] is not None:
-            parent.right = TreeNode(levels[at + 1])
-            waiting.append(parent.right)
-        at += 2
-    return root
-
-
-def is_same_list(one, other):
-    while one and other:
-        if one.val != other.val:
-            return False
-        one, other = one.next, other.next
-    return one is None and other is None
-'''
-"""Runs before a gold program, as on LeetCode. `builtins` comes behind the stars: `pow` is to take three arguments."""
-
+PRELUDE = f"{leetcode.PRELUDE}\nfrom builtins import *\nimport sys\n"
+"""Runs before a gold program, as on LeetCode. `builtins` is the last star, so that `pow` takes three arguments."""
 
 _SHIPPED = Path(__file__).with_name("gold.jsonl")
 _NO_TESTS = "def check(candidate):\n    pass\n"
@@ -94,7 +34,6 @@ class GoldGroup:
 
     id: str
     problem: str
-    """The statement, as a person reads it."""
     programs: tuple[str, ...]
     labels: tuple[int, ...]
     """A strategy id >= 1 of each program, 0 where degenerate; they mean nothing across groups."""
@@ -102,32 +41,28 @@ class GoldGroup:
     entry_point: str = ""
     """What the tests call; empty where unknown."""
     strategies: Mapping[int, str] = field(default_factory=dict)
-    """What each id stands for."""
     notes: Mapping[int, str] = field(default_factory=dict)
     """What is special about a program, by its place from 0: `bug: ...`, `decoy: ...`, `renamed` ..."""
     certainty: str = ""
     """`high`, or `medium` where another careful reader might draw a line elsewhere."""
     reasons: str = ""
-    """Why the lines are drawn so."""
     passes: tuple[bool, ...] | None = None
     """Whether each program passes the tests; None where nobody has said so."""
     tests: str = ""
-    """Python that defines `check(candidate)`; empty where there is none."""
+    """Python that defines `check(candidate)`, or empty."""
 
     def as_problem(self) -> Problem:
-        """The problem for the sandbox; without tests every program that loads passes."""
-        return Problem(
-            id=self.id,
-            prompt=self.problem,
-            entry_point=self.entry_point,
-            tests=TestSuite("check", self.tests or _NO_TESTS),
-            prelude=prelude_without(PRELUDE, self.entry_point),
-        )
+        return group_problem(self.id, self.problem, self.entry_point, self.tests)
+
+
+def group_problem(name: str, statement: str, entry_point: str, tests: str, prelude: str = PRELUDE) -> Problem:
+    """The problem of a group's row. Without `tests`, all programs that load pass."""
+    suite = TestSuite("check", tests or _NO_TESTS)
+    prelude = prelude_without(prelude, entry_point)
+    return Problem(id=name, prompt=statement, entry_point=entry_point, tests=suite, prelude=prelude)
 
 
 class _Row(BaseModel):
-    """A line of the file. Other columns are ignored: a gold set may have columns of its owner's."""
-
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
     id: str = Field(min_length=1)
     problem: str
@@ -162,7 +97,7 @@ class _Row(BaseModel):
 
 
 def read_gold_groups(path: Path | None = None) -> list[GoldGroup]:
-    """All groups of a file, by default the project's own, in the file's order.
+    """All groups of a file, by default the shipped one, in order.
 
     Raises `UsageError`, with file and line, where a row is no gold group, and where the file has none or can't be read.
     """

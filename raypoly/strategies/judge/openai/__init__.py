@@ -22,16 +22,16 @@ from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.values import Labels, Problem, Rollout, Verdict
-from raypoly.strategies.judge.judge_usage import JudgeCounters, JudgeStats, current_terms
-from raypoly.strategies.judge.openai import judge_prompt, judge_reply, token_cost
+from raypoly.strategies.judge.judge_usage import JudgeStats, current_terms
+from raypoly.strategies.judge.openai import judge_prompt, judge_reply
 from raypoly.strategies.judge.openai.answer_cache import AnswerCache, InFlightQuestions, cache_folder, cache_key
 from raypoly.strategies.judge.openai.endpoint import Endpoint, build_endpoints
-from raypoly.strategies.judge.openai.judge_prompt import JudgePrompt, ShownPrograms, show_programs
+from raypoly.strategies.judge.openai.judge_prompt import JudgePrompt, Message, ShownPrograms, show_programs
 from raypoly.strategies.judge.openai.judge_reply import AssignedCluster, InvalidAnswer
-from raypoly.strategies.judge.openai.token_cost import BudgetSpent
+from raypoly.strategies.judge.openai.token_cost import BudgetLedger, BudgetSpent
 
 ATTEMPTS = 5
-"""Orders in which a group's programs are shown before it is given up."""
+"""Orders of a group's programs that are tried before it is given up."""
 _TOKENS_A_PROGRAM = 64
 _TOKENS_AROUND = 128
 _LONGEST_ANSWER = 32_768
@@ -39,11 +39,34 @@ _LONGEST_ANSWER = 32_768
 
 @dataclass(frozen=True)
 class Clusters:
-    """Labels of N rollouts, and what the judge calls their strategies."""
+    """Labels of N rollouts, and the judge's names for the strategies."""
 
     labels: Labels
     strategies: Mapping[int, str]
-    """By strategy id, in the words of the first vote; empty where nothing had to be asked."""
+    """By strategy id, from the first vote; empty where nothing was asked."""
+
+
+@dataclass(frozen=True)
+class _Question:
+    problem: str
+    statement: str
+    shown: ShownPrograms
+    prompt: JudgePrompt
+
+    def order(self, vote: int, attempt: int) -> list[int]:
+        """An order of the programs that follows from their content: equal sets are asked alike."""
+        order = list(range(len(self.shown.texts)))
+        if vote or attempt:
+            random.Random(derive("judge order", *self.shown.hashes, vote, attempt)).shuffle(order)
+        return order
+
+    def messages(self, order: Sequence[int]) -> list[Message]:
+        texts = [self.shown.texts[i] for i in order]
+        return judge_prompt.render_messages(self.prompt.instructions, self.statement, texts)
+
+    def sign(self, endpoint: Endpoint) -> str:
+        """The judge's name on labels."""
+        return f"openai:{endpoint.model}@{self.prompt.version}"
 
 
 class OpenAIJudge:
@@ -60,20 +83,24 @@ class OpenAIJudge:
         own = judge_prompt.read_instructions(config.prompt_file)
         self._prompt = JudgePrompt(own or judge_prompt.INSTRUCTIONS)
         self._text_prompt = JudgePrompt(own or judge_prompt.TEXT_INSTRUCTIONS)
-        self._counts = JudgeCounters()
-        self._ledger = token_cost.BudgetLedger(config.budget_usd)
-        self._endpoints = build_endpoints(config, self._ledger, self._counts, backoff)
+        ledger = BudgetLedger(config.budget_usd)
+        self._counts = ledger.counts
+        self._endpoints = build_endpoints(config, ledger, backoff)
         self.check_budget(config.budget_usd)
         self.cache = AnswerCache(cache_folder(config.cache_dir), config.cache_mib)
         self._in_flight = InFlightQuestions()
 
     def __repr__(self) -> str:
-        return (
-            f"OpenAIJudge({self._endpoints[0].model} at {self._endpoints[0].base_url}, prompt {self._prompt.version})"
-        )
+        first = self._endpoints[0]
+        return f"OpenAIJudge({first.model} at {first.base_url}, prompt {self._prompt.version})"
+
+    @property
+    def version(self) -> str:
+        """Of both prompts: it changes with the content of `judge.prompt_file`."""
+        return f"{self._prompt.version} {self._text_prompt.version}"
 
     def check_budget(self, budget_usd: float | None) -> None:
-        """Raise `UsageError` for a budget where prices are unknown, so that its spending can't be counted."""
+        """Raise `UsageError` for a budget whose spending can't be counted, without prices."""
         if budget_usd is not None and self._endpoints[0].prices is None:
             raise UsageError(
                 f"judge.budget_usd={budget_usd:g} needs prices, and those of {self.config.model} are unknown: "
@@ -86,14 +113,14 @@ class OpenAIJudge:
 
     def clusters(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Clusters:
         """Labels, with the strategies in words. Raises as `label` does."""
-        shown = self.show(problem, rollouts, verdicts)
+        asked = self._question(problem, rollouts, verdicts)
+        shown = asked.shown
         if shown.certain:
             self._counts.add("free")
             found = [AssignedCluster(1, "")] * len(shown.texts)
-            names = [self._name(self._endpoints[0], shown)]
+            names = [asked.sign(self._endpoints[0])]
         else:
-            question = judge_prompt.shorten_statement(problem.prompt, self.config.view, self.config.max_problem_chars)
-            votes = [self._vote(problem.id, question, shown, vote) for vote in range(self.config.votes)]
+            votes = [self._vote(asked, vote) for vote in range(self.config.votes)]
             ids = judge_reply.merge_votes([[answer[name].cluster for name in shown.hashes] for answer, _ in votes])
             found = [AssignedCluster(i, votes[0][0][name].strategy) for i, name in zip(ids, shown.hashes, strict=True)]
             names = sorted({name for _, name in votes})
@@ -102,16 +129,13 @@ class OpenAIJudge:
         return _spread(found, shown.places, " and ".join(names))
 
     def show(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> ShownPrograms:
-        """The distinct programs that the judge sees of a group."""
+        """The distinct programs of a group, as the judge sees them."""
         return show_programs(problem, rollouts, verdicts, self.config.view, self.config.max_program_chars)
 
-    def preview(
-        self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]
-    ) -> list[judge_prompt.Message]:
+    def preview(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> list[Message]:
         """The messages of the first request about a group; nothing is asked."""
-        shown = self.show(problem, rollouts, verdicts)
-        question = judge_prompt.shorten_statement(problem.prompt, self.config.view, self.config.max_problem_chars)
-        return self._messages(question, shown, _order(shown, 0, 0))
+        asked = self._question(problem, rollouts, verdicts)
+        return asked.messages(asked.order(0, 0))
 
     def probe(self) -> None:
         """Return where a server can be asked again, else raise `JudgeUnavailable` with the first one's reason."""
@@ -128,94 +152,74 @@ class OpenAIJudge:
             raise
 
     def stats(self) -> JudgeStats:
-        """The counts so far."""
-        tokens, counts = self._ledger.tokens, self._counts
-        names = ("groups", "free", "cache_hits", "answers", "calls", "retries", "limited", "repairs", "refusals")
-        more = ("invalid", "unjudged", "shortened", "failovers", "probes")
-        return JudgeStats(
-            **{name: counts[name] for name in (*names, *more)},
-            prompt_tokens=tokens.prompt,
-            cached_tokens=tokens.cached,
-            completion_tokens=tokens.completion,
-            cost_usd=self._ledger.cost_usd,
-            away_since=self._endpoints[0].breaker.away_since,
-        )
+        return self._counts.stats(self._endpoints[0].breaker.away_since)
 
     def close(self) -> None:
-        """Close the connections and the cache's file."""
         for endpoint in self._endpoints:
             endpoint.close()
         self.cache.close()
 
-    def _prompt_for(self, shown: ShownPrograms) -> JudgePrompt:
-        return self._prompt if shown.programs else self._text_prompt
+    def _question(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> _Question:
+        shown = self.show(problem, rollouts, verdicts)
+        statement = judge_prompt.shorten_statement(problem.prompt, self.config.view, self.config.max_problem_chars)
+        return _Question(problem.id, statement, shown, self._prompt if shown.programs else self._text_prompt)
 
-    def _messages(self, question: str, shown: ShownPrograms, order: Sequence[int]) -> list[judge_prompt.Message]:
-        instructions = self._prompt_for(shown).instructions
-        return judge_prompt.render_messages(instructions, question, [shown.texts[i] for i in order])
-
-    def _name(self, endpoint: Endpoint, shown: ShownPrograms) -> str:
-        return f"openai:{endpoint.model}@{self._prompt_for(shown).version}"
-
-    def _vote(
-        self, group: str, question: str, shown: ShownPrograms, vote: int
-    ) -> tuple[Mapping[str, AssignedCluster], str]:
-        """One vote's answer by program hash, and who gave it: the first server, or the second while that is away."""
+    def _vote(self, asked: _Question, vote: int) -> tuple[Mapping[str, AssignedCluster], str]:
+        """One vote's answer by program hash, and who signs it; the second server stands in while the first is away."""
         first, *others = self._endpoints
         try:
-            return self._answer(first, group, question, shown, vote), self._name(first, shown)
+            return self._answer(first, asked, vote), asked.sign(first)
         except BudgetSpent:
             raise  # a second server is for outages, not for going on at another's cost
         except JudgeUnavailable as error:
             for other in others:
                 try:
-                    answer = self._answer(other, group, question, shown, vote)
+                    answer = self._answer(other, asked, vote)
                 except JudgeUnavailable as too:
                     raise JudgeUnavailable(f"{error} {too}") from None
                 self._counts.add("failovers")
-                return answer, self._name(other, shown)
+                return answer, asked.sign(other)
             raise
 
-    def _answer(
-        self, endpoint: Endpoint, group: str, question: str, shown: ShownPrograms, vote: int
-    ) -> Mapping[str, AssignedCluster]:
-        config = self.config
+    def _answer(self, endpoint: Endpoint, asked: _Question, vote: int) -> Mapping[str, AssignedCluster]:
+        config, hashes = self.config, asked.shown.hashes
         sampling = f"{config.answer_schema} {config.temperature} vote {vote}"
-        key = cache_key(endpoint.model, self._prompt_for(shown).version, config.view, sampling, question, *shown.hashes)
-        fresh = (asked := current_terms()) is not None and asked.fresh
+        key = cache_key(endpoint.model, asked.prompt.version, config.view, sampling, asked.statement, *hashes)
+        fresh = (terms := current_terms()) is not None and terms.fresh
         # without a cache the same group is meant to be asked as often as it comes
         with self._in_flight.alone(key) if self.cache.limit and not fresh else nullcontext():
             known = None if fresh else self.cache.get(key)
-            if known is not None and known.keys() == set(shown.hashes):
+            if known is not None and known.keys() == set(hashes):
                 self._counts.add("cache_hits")
                 return known
-            answer = self._ask(endpoint, group, question, shown, vote)
+            answer = self._ask(endpoint, asked, vote)
             if not fresh:
                 self.cache.put(key, answer)
             self._counts.add("answers")
             return answer
 
-    def _ask(
-        self, endpoint: Endpoint, group: str, question: str, shown: ShownPrograms, vote: int
-    ) -> Mapping[str, AssignedCluster]:
-        """Ask in one order after the other until an answer can be used. Raises `JudgeRefused` after `ATTEMPTS`."""
-        count = len(shown.texts)
+    def _ask(self, endpoint: Endpoint, asked: _Question, vote: int) -> Mapping[str, AssignedCluster]:
+        """Ask until an answer can be used. Raises `JudgeRefused` after `ATTEMPTS`."""
+        count = len(asked.shown.texts)
         longest = self.config.max_answer_tokens or _TOKENS_AROUND + _TOKENS_A_PROGRAM * count
         fault = ""
         for attempt in range(ATTEMPTS):
-            order = _order(shown, vote, attempt)
+            # A judge that can't answer may be stuck on the order: another one is another question.
+            order = asked.order(vote, attempt)
             try:
-                assigned = self._one_answer(endpoint, self._messages(question, shown, order), count, longest)
+                assigned = self._one_answer(endpoint, asked.messages(order), count, longest)
             except InvalidAnswer as error:
                 fault = str(error)
                 longest = min(2 * longest, _LONGEST_ANSWER) if isinstance(error, _TooLong) else longest
                 continue
-            return {shown.hashes[i]: found for i, found in zip(order, assigned, strict=True)}
+            return {asked.shown.hashes[i]: found for i, found in zip(order, assigned, strict=True)}
         self._counts.add("unjudged")
-        raise JudgeRefused(f"{endpoint.name} gave no labels for problem {group} in {ATTEMPTS} attempts: {fault}.")
+        raise JudgeRefused(
+            f"{endpoint.name} gave no labels for problem {asked.problem} in {ATTEMPTS} attempts: {fault}."
+        )
 
     def _one_answer(
-        self, endpoint: Endpoint, messages: Sequence[judge_prompt.Message], count: int, longest: int
+        self, endpoint: Endpoint, messages: Sequence[Message], count: int, longest: int
     ) -> list[AssignedCluster]:
         """One answer, or its repair. Raises `InvalidAnswer`."""
         schema = judge_reply.answer_schema(count, indexed=self.config.answer_schema == "indexed")
@@ -239,19 +243,11 @@ class OpenAIJudge:
 
 
 class _TooLong(InvalidAnswer):
-    """The answer did not fit the tokens that it was given."""
-
-
-def _order(shown: ShownPrograms, vote: int, attempt: int) -> list[int]:
-    """The order in which programs are shown, by their content alone: the same set is always asked in the same way."""
-    order = list(range(len(shown.texts)))
-    if vote or attempt:
-        random.Random(derive("judge order", *shown.hashes, vote, attempt)).shuffle(order)
-    return order
+    """The answer did not fit its tokens."""
 
 
 def _spread(found: Sequence[AssignedCluster], places: Sequence[int | None], judge: str) -> Clusters:
-    """What was found for each text, copied to the rollouts that share it; ids from 1 by first occurrence."""
+    """Labels of the rollouts from those of their texts; ids from 1 by first occurrence."""
     ids = np.zeros(len(places), np.int32)
     degenerate = np.ones(len(places), np.bool_)
     seen: dict[int, int] = {}

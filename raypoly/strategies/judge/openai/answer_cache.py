@@ -4,9 +4,8 @@
     cache.put(key, {"3f2a...": AssignedCluster(1, "heap")})
     cache.get(key)                                       # None where nobody asked yet
 
-One SQLite file with a write-ahead log: an answer is durable when `put` returns, a process killed at any moment leaves
-the file sound, and any number of processes of one machine may use it. It holds hashes, ids and strategy names, never a
-program or a key. A broken cache never stops a judge: it is warned about once, and then there is none.
+One SQLite file with a write-ahead log, which a kill at any moment leaves sound. It holds hashes, ids and strategy
+names, never a program or a key. A broken cache never stops a judge: it is warned about once, and then there is none.
 """
 
 from __future__ import annotations
@@ -17,29 +16,25 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from raypoly.core.caches import cache_root
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import StorageError
 from raypoly.strategies.judge.openai.judge_reply import AssignedCluster
 
-T = TypeVar("T")
 Answer = Mapping[str, AssignedCluster]
 
 _LOG = logging.getLogger(__name__)
 _FILE = "answers.sqlite"
-_TOUCH_SECONDS = 3600.0
-"""A use is written down again only after this long: reading a cache should seldom write."""
+_TOUCH_SECONDS = 3600.0  # seconds after which a use is written down again: reading should seldom write
 _PRUNE_EVERY = 64
-_KEEP = 0.9
-"""Share of the limit that is left after pruning."""
-_OVERHEAD = 160
-"""Bytes of a row beside its answer, about."""
+_KEEP = 0.9  # share of the limit that pruning leaves
+_OVERHEAD = 160  # bytes of a row beside its answer
 
 
 def cache_folder(cache_dir: str | None) -> Path:
@@ -48,12 +43,12 @@ def cache_folder(cache_dir: str | None) -> Path:
 
 
 def cache_key(*parts: str) -> str:
-    """The key of a question: SHA-256 over its parts, which can't run into each other."""
+    """SHA-256 over the parts of a question, which can't run into each other."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 class AnswerCache:
-    """A size-capped store of answers; threads may share one."""
+    """Answers up to a size, the least recently used going first; threads may share it."""
 
     def __init__(self, folder: Path, limit_mib: float) -> None:
         self.path = folder / _FILE
@@ -63,51 +58,44 @@ class AnswerCache:
         self._puts = 0
         self.failures = 0
         if self.limit > 0:
-            self._guarded(self._open)
+            try:
+                self._open()
+            except (sqlite3.Error, OSError) as error:
+                self._note_failure(error)
+            self._prune()
 
     def get(self, key: str) -> dict[str, AssignedCluster] | None:
-        """The answer, by program hash."""
-        found = self._guarded(lambda: self._read(key))
-        if found is None:
-            return None
-        try:
-            return {name: AssignedCluster(int(cluster), str(strategy)) for name, (cluster, strategy) in found.items()}
-        except (TypeError, ValueError):
-            return None
+        """The answer by program hash; None where there is none that can be read."""
+        for answer, used in self._run("SELECT answer, used FROM answers WHERE key = ?", key):
+            if time.time() - used > _TOUCH_SECONDS:
+                self._run("UPDATE answers SET used = ? WHERE key = ?", time.time(), key)
+            with suppress(TypeError, ValueError, AttributeError):
+                found = json.loads(answer).items()
+                return {name: AssignedCluster(int(cluster), str(strategy)) for name, (cluster, strategy) in found}
+        return None
 
     def put(self, key: str, answer: Answer) -> None:
-        """Keep an answer; on the disk when this returns."""
+        """Keep an answer, in the file when this returns."""
         text = json.dumps({name: [found.cluster, found.strategy] for name, found in answer.items()})
-        self._guarded(lambda: self._write(key, text))
+        size = len(text) + _OVERHEAD
+        self._run("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", key, text, size, time.time())
+        self._puts += 1
+        if self._puts % _PRUNE_EVERY == 0:
+            self._prune()
 
     def size(self) -> tuple[int, int]:
-        """(answers, bytes) that are kept."""
-        return self._guarded(self._measure) or (0, 0)
+        """(answers, bytes)."""
+        count, total = next(iter(self._run("SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM answers")), (0, 0))
+        return count, total
 
     def clear(self) -> None:
-        """Delete all answers."""
-        self._guarded(lambda: self._run("DELETE FROM answers"))
+        self._run("DELETE FROM answers")
 
     def close(self) -> None:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-
-    def _guarded(self, action: Callable[[], T]) -> T | None:
-        """Do it under the lock; None where the cache can't be used."""
-        with self._lock:
-            if self._connection is None and action != self._open:
-                return None
-            try:
-                return action()
-            except (sqlite3.Error, OSError, ValueError) as error:
-                self.failures += 1
-                if self.failures == 1:
-                    _LOG.warning(
-                        "The judge's cache %s can't be used (%s): answers are asked for anew.", self.path, error
-                    )
-                return None
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -118,11 +106,9 @@ class AnswerCache:
                 raise
             aside = self.path.with_name(f"{_FILE}.damaged-{time.time_ns()}")
             self.path.rename(aside)
-            _LOG.warning(
-                "The judge's cache %s is damaged (%s): it is kept as %s and begun anew.", self.path, error, aside
-            )
+            told = "The judge's cache %s is damaged (%s): it is kept as %s and begun anew."
+            _LOG.warning(told, self.path, error, aside)
             self._connection = self._connected()
-        self._prune()
 
     def _connected(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
@@ -141,39 +127,28 @@ class AnswerCache:
             raise
         return connection
 
-    def _run(self, statement: str, *values: object) -> list[tuple[object, ...]]:
-        assert self._connection is not None
-        return self._connection.execute(statement, values).fetchall()
+    def _run(self, statement: str, *values: object) -> list[Any]:
+        """The rows of one statement; none where the cache can't be used."""
+        with self._lock:
+            try:
+                return [] if self._connection is None else self._connection.execute(statement, values).fetchall()
+            except sqlite3.Error as error:
+                self._note_failure(error)
+                return []
 
-    def _read(self, key: str) -> dict[str, tuple[int, str]] | None:
-        rows = self._run("SELECT answer, used FROM answers WHERE key = ?", key)
-        if not rows:
-            return None
-        answer, used = rows[0]
-        if time.time() - float(str(used)) > _TOUCH_SECONDS:
-            self._run("UPDATE answers SET used = ? WHERE key = ?", time.time(), key)
-        found: dict[str, tuple[int, str]] = json.loads(str(answer))
-        return found
-
-    def _write(self, key: str, text: str) -> None:
-        size = len(text) + _OVERHEAD
-        self._run("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", key, text, size, time.time())
-        self._puts += 1
-        if self._puts % _PRUNE_EVERY == 0:
-            self._prune()
-
-    def _measure(self) -> tuple[int, int]:
-        ((count, total),) = self._run("SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM answers")
-        return int(str(count)), int(str(total))
+    def _note_failure(self, error: Exception) -> None:
+        self.failures += 1
+        if self.failures == 1:
+            _LOG.warning("The judge's cache %s can't be used (%s): answers are asked for anew.", self.path, error)
 
     def _prune(self) -> None:
-        """Delete the answers unused for longest, until the rest is well below the limit."""
-        total = self._measure()[1]
+        """Delete the answers unused for longest."""
+        total = self.size()[1]
         if total <= self.limit:
             return
         for key, size in self._run("SELECT key, bytes FROM answers ORDER BY used"):
             self._run("DELETE FROM answers WHERE key = ?", key)
-            total -= int(str(size))
+            total -= size
             if total <= _KEEP * self.limit:
                 return
 
@@ -182,16 +157,13 @@ class AnswerCache:
 class _Flight:
     lock: threading.Lock = field(default_factory=threading.Lock)
     threads: int = 0
-    """Threads that hold the lock or wait for it."""
 
 
 class InFlightQuestions:
-    """One thread at a time for each question: whoever asks the same meanwhile waits, and finds the answer in the cache.
+    """One thread at a time for each question: whoever asks the same meanwhile finds the answer in the cache.
 
-        with in_flight.alone(key):
-            answer = cache.get(key) or ask_and_keep(key)
-
-    Where the first thread fails, the next one asks for itself.
+    with in_flight.alone(key):
+        answer = cache.get(key) or ask_and_keep(key)
     """
 
     def __init__(self) -> None:
@@ -199,12 +171,10 @@ class InFlightQuestions:
         self._flights: dict[str, _Flight] = {}
 
     def __len__(self) -> int:
-        """Questions that are being asked."""
         return len(self._flights)
 
     @contextmanager
     def alone(self, key: str) -> Iterator[None]:
-        """In the block no other thread is in one with the same key."""
         with self._lock:
             flight = self._flights.setdefault(key, _Flight())
             flight.threads += 1
@@ -219,7 +189,7 @@ class InFlightQuestions:
 
 
 def describe_cache(config: JudgeConfig, clear: bool = False) -> str:
-    """One line about the kept answers, which `clear` deletes. Raises `StorageError` where they can't be read."""
+    """One line about the kept answers, which `clear` deletes. Raises `StorageError`."""
     folder = cache_folder(config.cache_dir)
     closed = AnswerCache(folder, limit_mib=0)
     if not closed.path.is_file():

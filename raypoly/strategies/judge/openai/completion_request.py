@@ -3,11 +3,9 @@
     client = CompletionClient("http://127.0.0.1:8000/v1", key="", timeout=120)
     completion = client.post({"model": "m", "messages": [...]})         # raises `RequestFault`
 
-Requests run on an event loop in a thread of their own, so that even a server that drips its answer byte by byte is
-cut off in time. A `RequestFault` says by its kind what can be done: `transient`: ask again; `limited`: wait, then ask
-again; `closed`: retrying is no use until somebody acts; `request`: the server will never take this one. It keeps the
-answer's words and headers only: the exception holds the request, whose headers hold the key.
-Any number of threads may call `post`.
+A fault's kind says what can be done: `transient`: ask again; `limited`: wait, then ask again; `closed`: nothing, until
+somebody acts; `request`: the server will never take this one. It keeps the answer's words and headers only, since the
+exception holds the request, whose headers hold the key. Any number of threads may call `post`.
 """
 
 from __future__ import annotations
@@ -40,13 +38,12 @@ _THIS_GROUP = (
 )
 _TRANSIENT = frozenset({408, 409, 425})
 _CLOSED = {401: "refuses the key", 402: "wants to be paid", 403: "refuses this key the model or the place"}
-_BROKEN_OFF = ("error", "abort")
-"""How servers end an answer that they did not finish."""
+_BROKEN_OFF = ("error", "abort")  # finish reasons of an answer that the server did not finish
 _WORDS = 300
 
 
 class RequestFault(Exception):
-    """One request that was not served."""
+    """A request that was not served."""
 
     def __init__(
         self,
@@ -63,15 +60,15 @@ class RequestFault(Exception):
         self.status = status
         """The HTTP status, 0 where there was none."""
         self.slow = slow
-        """Whether it took the whole time that a call may take."""
+        """Whether it took all the time of a call."""
         self.sent = sent
-        """Whether the server may have worked on it, and charge for it, without saying what."""
+        """Whether the server may have worked on it, and may charge for it."""
         self.about_group = kind == "request" and any(word in reason.lower() for word in _THIS_GROUP)
-        """Whether another group might well be served."""
+        """Whether another group may be served."""
 
 
 def fault_of(error: Exception, timeout: float, key: str = "judge.timeout") -> RequestFault:
-    """The fault that an exception of a call stands for; `key` sets the timeout."""
+    """The fault of a call's exception; `key` is the config's that sets the timeout."""
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
         return RequestFault("transient", f"gave no whole answer within {key}={timeout:g} s", slow=True, sent=True)
     if isinstance(error, openai.APIStatusError):
@@ -108,13 +105,13 @@ def _of_status(error: openai.APIStatusError) -> RequestFault:
 
 
 def _root(error: BaseException) -> str:
-    """The innermost cause in words: `Connection refused`, `Name or service not known`, `certificate verify failed`."""
+    """The innermost cause in words: `Connection refused`, `certificate verify failed`."""
     last = list(_causes(error))[-1]
     return (" ".join(str(last).split()) or type(last).__name__)[:_WORDS]
 
 
 def _connected(error: BaseException) -> bool:
-    """Whether the connection broke only after it had been made."""
+    """Whether the connection had been made before it broke."""
     return not any(type(cause).__name__.startswith("Connect") for cause in _causes(error.__cause__))
 
 
@@ -144,7 +141,7 @@ class _Message(BaseModel):
 class _Choice(BaseModel):
     message: _Message | None = None
     text: str | None = None
-    """Of a completion of plain text."""
+    """Of a plain completion."""
     finish_reason: str | None = None
 
 
@@ -165,7 +162,8 @@ class _Body(BaseModel):
 
 
 class CompletionClient:
-    """The connections to one server."""
+    # Requests run on an event loop in a thread of their own. There a deadline holds for a whole call, where a socket's
+    # timeout begins anew with each byte, and a server that drips its answer would never be cut off.
 
     def __init__(self, base_url: str, key: str, timeout: float, timeout_key: str = "judge.timeout") -> None:
         self._base_url, self._key, self._timeout, self._timeout_key = base_url, key, timeout, timeout_key
@@ -174,13 +172,10 @@ class CompletionClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: openai.AsyncOpenAI | None = None
 
-    def __repr__(self) -> str:
-        return f"Wire({self._base_url})"
-
     def post(self, body: Mapping[str, Any]) -> Completion:
         """The server's answer to a chat completion, or to a completion if `body` has a `prompt`.
 
-        Raises `RequestFault`, also once it is closed.
+        Raises `RequestFault`, also after `close`.
         """
         if self._closed:
             raise RequestFault("closed", "is not asked any more")
@@ -193,7 +188,7 @@ class CompletionClient:
             future.cancel()
 
     def close(self) -> None:
-        """Close the connections and end the thread. Calls under way end with a `RequestFault`."""
+        """Calls under way end with a `RequestFault`."""
         self._closed = True
         with self._lock:
             loop, self._loop, client, self._client = self._loop, None, self._client, None
@@ -229,7 +224,7 @@ class CompletionClient:
         raise self._remove_key(fault)
 
     def _remove_key(self, fault: RequestFault) -> RequestFault:
-        """The fault without the key, which a server may repeat. Raise it bare: a cause holds the request's headers."""
+        """The fault without the key, which a server may repeat."""
         if self._key and self._key in fault.reason:
             fault.reason = fault.reason.replace(self._key, "[key]")
             fault.args = (fault.reason,)
@@ -243,8 +238,8 @@ async def _end(client: openai.AsyncOpenAI) -> None:
 
 
 def _read(content: bytes, headers: Mapping[str, str]) -> Completion:
-    """Raises `ValidationError` where it is no chat completion, `JSONDecodeError` where it has no choice with a message
-    or a text, and `RequestFault` where the server broke it off: half an answer is none."""
+    """Raises `ValidationError` where it is no chat completion, `JSONDecodeError` where no choice has a message or a
+    text, and `RequestFault` where the server broke it off: half an answer is none."""
     body = _Body.model_validate_json(content)
     if not body.choices:
         raise json.JSONDecodeError("no choices", "", 0)

@@ -1,6 +1,6 @@
 """One server with one model: send requests within its limits, retry, and notice when it is away.
 
-    endpoint = Endpoint("https://api.openai.com/v1", "gpt-4.1-mini", key, prices, config, ledger, counts)
+    endpoint = Endpoint("https://api.openai.com/v1", "gpt-4.1-mini", key, config, prices, ledger)
     completion = endpoint.complete(messages, schema, answer_tokens=640)
 
 Raises `JudgeUnavailable` for what time or a person can mend, `JudgeRefused` where the server will never take this
@@ -9,55 +9,40 @@ group, and `UsageError` where it takes no group and never took one (an unknown m
 
 from __future__ import annotations
 
-import os
 import random
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from raypoly.core.config import JudgeConfig
-from raypoly.core.endpoint_config import checked_key
-from raypoly.core.errors import JudgeRefused, MissingKey, UsageError
-from raypoly.strategies.judge import refuse_logins
-from raypoly.strategies.judge.judge_usage import JudgeCounters
+from raypoly.core.errors import JudgeRefused, UsageError
+from raypoly.strategies.judge.judge_keys import PUBLIC_URL, read_failover_key, read_first_key, refuse_logins
 from raypoly.strategies.judge.openai.completion_request import Completion, CompletionClient, RequestFault
 from raypoly.strategies.judge.openai.judge_prompt import Message
 from raypoly.strategies.judge.openai.rate_limiter import CircuitBreaker, RateLimiter, SharedLimiter, parse_retry_after
-from raypoly.strategies.judge.openai.token_cost import (
-    PUBLIC_URL,
-    BudgetLedger,
-    TokenPrices,
-    configured_prices,
-    list_prices_of,
-)
-from raypoly.strategies.judge.openai.token_estimate import TokenEstimate, messages_of_body
+from raypoly.strategies.judge.openai.token_cost import BudgetLedger, TokenPrices, configured_prices, list_prices_of
 
-_DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 TRIES = 5
-_SLOW = 3
-"""Tries that a call counts for which took all its time."""
+_SLOW = 3  # tries that a slow call counts for
 _LIMITED_TRIES = 12
 _LONGEST_BACKOFF = 8.0
-_LONGEST_WAIT = 60.0
-"""Seconds; a server that asks for a longer wait is away."""
+_LONGEST_WAIT = 60.0  # seconds; a server that asks for a longer wait is away
 PROBE: list[Message] = [{"role": "user", "content": "Answer with the word ok."}]
-"""What is asked to find out whether a server answers, of `PROBE_TOKENS` at most."""
 PROBE_TOKENS = 16
+"""The most tokens of the answer to `PROBE`."""
+_CHARS_A_TOKEN = 3.5
 
 
 @dataclass(frozen=True)
 class EndpointWords:
-    """What a server is called in messages, and which keys set what is sent."""
+    """A server's name in messages, and the keys that set what is sent."""
 
     who: str
     timeout: str
-    """The key of the most seconds of a call."""
     address: str
-    """Where its address and model are named."""
     request: str
-    """The keys that a request is made of."""
 
 
 JUDGE_WORDS = EndpointWords(
@@ -69,30 +54,30 @@ JUDGE_WORDS = EndpointWords(
 
 
 class Endpoint:
-    """One server with one model; any number of threads may use it."""
+    """One server with one model; thread-safe."""
 
     def __init__(
         self,
         base_url: str,
         model: str,
         key: str,
-        prices: TokenPrices | None,
         config: JudgeConfig,
-        ledger: BudgetLedger,
-        counts: JudgeCounters,
+        prices: TokenPrices | None = None,
+        ledger: BudgetLedger | None = None,
         backoff: float = 0.5,
         words: EndpointWords = JUDGE_WORDS,
     ) -> None:
-        """`config` has what the servers of a judge have in common; `backoff`: the first wait before asking again, in
+        """`config` and `ledger` are shared by the servers of a judge. `backoff` is the first wait before a retry, in
         seconds; it doubles."""
         self.base_url, self.model, self.prices, self._words = base_url, model, prices, words
         self.name = f"{words.who} {model} at {base_url}"
         self.breaker = CircuitBreaker(self.name)
-        self._config, self._ledger, self._counts, self._backoff = config, ledger, counts, backoff
+        self._config, self._ledger, self._backoff = config, ledger or BudgetLedger(), backoff
+        self._counts = self._ledger.counts
         self._wire = CompletionClient(base_url, key, config.timeout, words.timeout)
         limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute, config.concurrency)
         self._limiter = SharedLimiter(limiter)
-        self._estimate = TokenEstimate()
+        self._estimate = _TokenEstimate()
         self._served = False
         self._slow: set[int] = set()  # hashes of the requests that were given up as slow
         # newer models want the newer name, and servers other than OpenAI's may know the older one alone
@@ -105,7 +90,7 @@ class Endpoint:
     def complete(self, messages: Sequence[Message], schema: dict[str, Any], answer_tokens: int) -> Completion:
         """The answer to `messages`, held to a JSON schema and `answer_tokens` tokens.
 
-        Raises `JudgeRefused` also where they took all their time again, after an outage, though others are answered.
+        Raises `JudgeRefused` also for what is too slow again after an outage, though others are answered.
         """
         wanted = {"name": "clusters", "strict": True, "schema": schema}
         fields: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": wanted}}
@@ -144,7 +129,7 @@ class Endpoint:
         """Ask for one word, whatever the breaker says. Returns where it came, else raises `JudgeUnavailable`."""
         self._ledger.check()
         body = self._body(PROBE, PROBE_TOKENS)
-        held = self._ledger.hold(self.prices, self._estimate.prompt(PROBE), PROBE_TOKENS)
+        held = self._ledger.hold(self.prices, self._estimate.prompt(body), PROBE_TOKENS)
         self._counts.add("probes")
         try:
             completion = self._wire.post(body)
@@ -162,11 +147,10 @@ class Endpoint:
         self._wire.close()
 
     def _refuse_slow(self, body: dict[str, Any], reason: str) -> None:
-        """Return where a request is given up as slow for the first time, since the server may be away.
-
-        Raises `JudgeRefused` for one that was before, if the probe is served, and else `JudgeUnavailable`: without
-        this, an outage that the probe ends and the request begins would have no end.
-        """
+        """Note a request that was given up as slow. Raises `JudgeRefused` for one that was before, if the probe is
+        served."""
+        # The first time, the server may be away. Without the second, an outage that the probe ends and this request
+        # begins again would have no end.
         request = hash(str(body))
         if request in self._slow:
             self.probe()
@@ -175,8 +159,7 @@ class Endpoint:
 
     def _once(self, body: dict[str, Any], answer_tokens: int) -> Completion:
         """Wait for a turn and send. Raises `RequestFault`; `JudgeUnavailable` where server or budget is gone."""
-        messages = messages_of_body(body)
-        prompt_tokens = self._estimate.prompt(messages)
+        prompt_tokens = self._estimate.prompt(body)
         held = self._ledger.hold(self.prices, prompt_tokens, answer_tokens)
         try:
             sent = self._limiter.enter(prompt_tokens + self._estimate.completion(answer_tokens), self._still_there)
@@ -200,7 +183,7 @@ class Endpoint:
         self._ledger.settle(held, self.prices, usage)
         total = None if usage is None else usage.prompt + usage.completion
         if usage is not None:
-            self._estimate.learn(messages, usage.prompt, answer_tokens, usage.completion)
+            self._estimate.learn(body, usage.prompt, answer_tokens, usage.completion)
         self._limiter.leave(lambda limiter, now: limiter.answered(sent, now, total, completion.headers))
         self._served = True
         if self.breaker.away_since == away:  # one sent before the outage says nothing about its end
@@ -208,7 +191,6 @@ class Endpoint:
         return completion
 
     def _still_there(self) -> None:
-        """Stop waiting for a turn once another call has found the server away."""
         if self.breaker.away:
             self.breaker.check()
 
@@ -223,7 +205,7 @@ class Endpoint:
         return body
 
     def _never(self, fault: RequestFault) -> Exception:
-        """The error for a request that the server refuses. If it answered before, the config is not to blame."""
+        """The error for a refused request. A server that has answered before does not show a bad config."""
         if fault.about_group:
             return JudgeRefused(f"{self.name} {fault.reason}.")
         if self._served and fault.status == 404:
@@ -234,56 +216,39 @@ class Endpoint:
         return UsageError(f"{self.name} {fault.reason}: see {keys}.")
 
 
-def build_endpoints(config: JudgeConfig, ledger: BudgetLedger, counts: JudgeCounters, backoff: float) -> list[Endpoint]:
-    """The first server, and the second where the config names one. Raises `UsageError`."""
+def build_endpoints(config: JudgeConfig, ledger: BudgetLedger, backoff: float) -> list[Endpoint]:
+    """The first server, and the second if there is one. Raises `UsageError`."""
     refuse_logins(config)
     for option, url in (("judge.base_url", config.base_url), ("judge.failover_url", config.failover_url)):
         if url is not None and not url.startswith(("http://", "https://")):
             raise UsageError(f"{option}={url!r} is no http(s) address.")
-    servers = [(config.base_url or PUBLIC_URL, config.model, read_first_key(config), configured_prices(config))]
+    first, key = config.base_url or PUBLIC_URL, read_first_key(config)
+    endpoints = [Endpoint(first, config.model, key, config, configured_prices(config), ledger, backoff)]
     if (url := config.failover_url) is not None:
-        model = config.failover_model or config.model
-        servers.append((url, model, read_failover_key(config), list_prices_of(url, model)))
-    return [Endpoint(*server, config, ledger, counts, backoff) for server in servers]
+        model, key = config.failover_model or config.model, read_failover_key(config)
+        endpoints.append(Endpoint(url, model, key, config, list_prices_of(url, model), ledger, backoff))
+    return endpoints
 
 
-def read_first_key(config: JudgeConfig, option: str = "judge.api_key_env") -> str:
-    """The key of `judge.base_url`; empty where none was named and another server than OpenAI's is asked.
+class _TokenEstimate:
+    """Estimates of a call's tokens, which its limits are kept by, from the server's counts so far."""
 
-    Raises `MissingKey` where a key was named and is not there.
-    """
-    if config.api_key_env and config.api_key_file:
-        raise UsageError("judge.api_key_env and judge.api_key_file are both given: drop one.")
-    if config.api_key_file:
-        return _key_from_file(config.api_key_file)
-    return _key_from_environment(config.api_key_env, option, config.base_url or PUBLIC_URL)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._a_char, self._answered = 1 / _CHARS_A_TOKEN, 0.5
 
+    def prompt(self, body: Mapping[str, Any]) -> int:
+        return int(_count_chars(body) * self._a_char) + 1
 
-def read_failover_key(config: JudgeConfig) -> str:
-    """The key of `judge.failover_url`, likewise."""
-    return _key_from_environment(config.failover_key_env, "judge.failover_key_env", config.failover_url or "")
+    def completion(self, most: int) -> int:
+        return int(most * self._answered) + 1
 
-
-def _key_from_environment(name: str | None, option: str, base_url: str) -> str:
-    if name is None:
-        # OpenAI's own variable is for OpenAI's own address: no other server is ever sent it unasked
-        if base_url.rstrip("/") != PUBLIC_URL:
-            return ""
-        if key := os.environ.get(_DEFAULT_KEY_VARIABLE, "").strip():
-            return checked_key(key, _DEFAULT_KEY_VARIABLE)
-        raise MissingKey(f"{_DEFAULT_KEY_VARIABLE} is not set: export it, or name another place by {option}.")
-    key = os.environ.get(name, "").strip()
-    if not key:
-        raise MissingKey(f"{option}={name!r} is not set: export it, or drop the key.")
-    return checked_key(key, f"{option}={name!r}")
+    def learn(self, body: Mapping[str, Any], prompt: int, most: int, completion: int) -> None:
+        with self._lock:
+            self._a_char += 0.2 * (prompt / max(1, _count_chars(body)) - self._a_char)
+            self._answered += 0.2 * (min(1.0, completion / most) - self._answered)
 
 
-def _key_from_file(path: str) -> str:
-    try:
-        key = Path(path).expanduser().read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise MissingKey(f"judge.api_key_file={path!r} can't be read: {reason}.") from None
-    if not key or len(key.split()) != 1:
-        raise MissingKey(f"judge.api_key_file={path!r} must hold the key and nothing else.")
-    return checked_key(key, f"judge.api_key_file={path!r}")
+def _count_chars(body: Mapping[str, Any]) -> int:
+    messages: Sequence[Message] = body.get("messages") or [{"role": "user", "content": body["prompt"]}]
+    return sum(len(message["content"]) for message in messages)

@@ -22,7 +22,7 @@ _FENCE = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
 
 
 class InvalidAnswer(Exception):
-    """The answer labels other programs than were asked for, or is no JSON of the right shape."""
+    """The answer labels other programs than asked for, or is no JSON of the right shape."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class AssignedCluster:
     """One program's place in an answer."""
 
     cluster: int
-    """As the judge numbered it; 0 for degenerate."""
+    """The judge's number; 0 for degenerate."""
     strategy: str
 
 
@@ -48,12 +48,9 @@ class _Reply(BaseModel):
 
 
 def answer_schema(count: int, indexed: bool) -> dict[str, Any]:
-    """JSON schema of an answer about `count` programs.
-
-    The portable one uses what every server's strict mode takes, and is the same for all counts, so that prefixes stay
-    cached. The indexed one fixes index and number of the entries in the grammar.
-    """
-    if not indexed:
+    """JSON schema of an answer about `count` programs; `indexed`: index and number of the entries are in the
+    grammar."""
+    if not indexed:  # what every server's strict mode takes; the same for all counts, so that prefixes stay cached
         return object_schema(programs={"type": "array", "items": _entry({"type": "integer"}, {"type": "integer"}, {})})
     cluster = {"type": "integer", "enum": list(range(count + 1))}
     entries = [_entry({"type": "integer", "const": index}, cluster, {"maxLength": 80}) for index in range(1, count + 1)]
@@ -63,7 +60,7 @@ def answer_schema(count: int, indexed: bool) -> dict[str, Any]:
 
 
 def parse_answer(text: str, count: int) -> list[AssignedCluster]:
-    """The clusters of programs 1..count, in that order. Raises `InvalidAnswer`, which says what is wrong."""
+    """The clusters of programs 1..count, in order. Raises `InvalidAnswer` with the fault."""
     entries = read_reply(text, _Reply).programs
     by_index = {entry.index: entry for entry in entries}
     wanted = set(range(1, count + 1))
@@ -75,7 +72,7 @@ def parse_answer(text: str, count: int) -> list[AssignedCluster]:
 
 
 def merge_votes(runs: Sequence[Sequence[int]]) -> list[int]:
-    """One clustering of n programs from S runs by co-assignment majority, invariant to how each run numbers its ids.
+    """One clustering of n programs from S runs by co-assignment majority.
 
     A program is degenerate (0) where more than half of the runs say so. Two others are joined where more than half of
     the runs put them together; clusters are the connected components, numbered from 1 by first occurrence.
@@ -99,7 +96,7 @@ def merge_votes(runs: Sequence[Sequence[int]]) -> list[int]:
 
 
 def read_reply(text: str, kind: type[M]) -> M:
-    """The JSON object of an answer, with or without a fence. Raises `InvalidAnswer`, which says what is wrong."""
+    """The JSON object of an answer, fenced or not. Raises `InvalidAnswer` with the fault."""
     fenced = _FENCE.fullmatch(text)
     try:
         # not strict: the grammars of vLLM's servers let a bare line end or control character into a string
@@ -113,7 +110,7 @@ def read_reply(text: str, kind: type[M]) -> M:
 
 
 def _assigned(entry: _Entry, count: int) -> AssignedCluster:
-    """An entry's cluster. 100 also means degenerate, except with a hundred programs, where it may be an id."""
+    """100 also means degenerate, except with a hundred programs, where it may be an id."""
     degenerate = entry.degenerate or (entry.cluster_id == _OTHER_DEGENERATE and count < _OTHER_DEGENERATE)
     # what no screen or file can show, a lone half of a surrogate pair included, becomes a space
     strategy = "".join(c if c.isprintable() else " " for c in entry.strategy[:_STRATEGY_CHARS])
@@ -125,7 +122,7 @@ def _entry(index: dict[str, Any], cluster: dict[str, Any], strategy: dict[str, A
 
 
 def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    """The JSON schema of an object with these properties and no others, as every server's strict mode takes it."""
+    """The JSON schema of an object with these properties alone, as every server's strict mode takes it."""
     return {
         "type": "object",
         "properties": properties,

@@ -1,18 +1,12 @@
 """When the next request may go: requests and tokens a minute, pauses that the server asks for, calls in flight.
 
-    limiter = RateLimiter(requests=None, tokens=None, concurrency=64)
-    limiter.delay(now, tokens=2400) -> 0.0                # None: when a call in flight has ended
-    sent = limiter.start(now, tokens=2400)
-    limiter.answered(sent, now, tokens=2311, headers=response.headers)
-
-The first call goes alone, because its answer tells the limits; then twice as many at each round, until a refusal or a
-failure halves them. `RateLimiter` is pure state, without clock or thread; in `SharedLimiter` threads wait for it:
-
+    shared = SharedLimiter(RateLimiter(requests=None, tokens=None, concurrency=64))
     sent = shared.enter(tokens=2400, check=breaker.check)
     ...                                  # the call
     shared.leave(lambda limiter, now: limiter.answered(sent, now, 2311, headers))
 
-While a server is away, a `CircuitBreaker` lets one trial at a time pass, however many threads there are.
+The first call goes alone, because its answer tells the limits; then twice as many at each round, until a refusal or a
+failure halves them. While a server is away, a `CircuitBreaker` lets one trial at a time pass.
 """
 
 from __future__ import annotations
@@ -29,28 +23,22 @@ from raypoly.strategies.judge.fair_queue import FairQueue
 from raypoly.strategies.judge.judge_usage import current_asker
 from raypoly.strategies.judge.openai.rate_window import RateUse, RateWindow
 
-_LONGEST_PAUSE = 60.0
-"""Seconds that a refusal that names no moment holds requests back, at most."""
-_TOKEN_MARGIN = 0.015
-"""More than of requests: tokens are estimated until the answer says how many they were."""
-_LATELY, _OFTEN = 0.05, 0.15
-"""Weight of the newest answer in the share of refusals, and the share above which refusals mean a limit."""
-_LOOK = 1.0
-"""Seconds after which a waiting thread checks whether to go on waiting."""
+_LONGEST_PAUSE = 60.0  # the most seconds of a pause after a refusal that names no moment
+_TOKEN_MARGIN = 0.015  # larger than that of requests: tokens are estimated until the answer counts them
+_LATELY, _OFTEN = 0.05, 0.15  # weight of the newest answer in the share of refusals, and the share that means a limit
+_LOOK = 1.0  # seconds between a waiting thread's checks
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request on its way."""
-
     at: float
     request: RateUse
     tokens: RateUse
 
 
 class RateLimiter:
-    """The limits of one server and key."""
+    """Limits of one server and key: pure state, without clock or thread."""
 
     def __init__(self, requests: int | None, tokens: int | None, concurrency: int) -> None:
         self.requests, self.tokens = RateWindow(requests, guesses=True), RateWindow(tokens, margin=_TOKEN_MARGIN)
@@ -65,22 +53,20 @@ class RateLimiter:
 
     @property
     def allowed(self) -> int:
-        """Calls that may be in flight now."""
         return int(self._allowed)
 
     def delay(self, now: float, tokens: float) -> float | None:
-        """Seconds until a request of about so many tokens may go; None where a call in flight has to end first."""
+        """Seconds until a request of about so many tokens may go; None: a call in flight has to end first."""
         if self._in_flight >= self.allowed:
             return None
         return max(0.0, self._paused_until - now, self.requests.delay(now, 1), self.tokens.delay(now, tokens))
 
     def start(self, now: float, tokens: float) -> SentRequest:
-        """Count a request that goes now."""
         self._in_flight += 1
         return SentRequest(now, self.requests.use(now, 1), self.tokens.use(now, tokens))
 
     def answered(self, sent: SentRequest, now: float, tokens: float | None, headers: Mapping[str, str]) -> None:
-        """Note that it was served. `tokens`: what it used; None if the server does not say."""
+        """`tokens` used; None if the server does not say."""
         self._in_flight -= 1
         self._refusals = 0
         self._refused_share *= 1 - _LATELY
@@ -90,11 +76,13 @@ class RateLimiter:
         self._allowed = min(self._most, self._allowed + (1 if self._starting else 1 / self._allowed))
 
     def refused(self, sent: SentRequest, now: float, headers: Mapping[str, str]) -> None:
-        """Note an answer 429. Nothing goes before the moment that the server names, or within a growing pause."""
+        """An answer 429: nothing goes before the moment that it names, or within a growing pause."""
         self._in_flight -= 1
         self.tokens.correct(sent.tokens, 0)
         self._refused_share += _LATELY * (1 - self._refused_share)
         self._hear(sent, now, headers)
+        # Calls that were in flight together are refused together. Only the first of them tells something new: the
+        # others were sent before the cut that it made.
         if sent.at >= self._cut_at:
             self._refusals += 1
             windows = self.requests, self.tokens
@@ -102,7 +90,7 @@ class RateLimiter:
             for window in windows:
                 window.refused(now, burst, often=self._refused_share > _OFTEN)
             self._cut(now)
-            # bursts of a known limit are no more from here on, so that as many as before may soon be in flight
+            # from here on there are no bursts of a known limit, so as many as before may soon be in flight
             self._starting = burst and any(window.known for window in windows)
         pause = parse_retry_after(headers)
         if pause is None:
@@ -112,18 +100,17 @@ class RateLimiter:
         self._paused_until = max(self._paused_until, now + pause)
 
     def failed(self, sent: SentRequest, now: float) -> None:
-        """Note that it got no answer, or an error of the server's: fewer go at once."""
+        """No answer, or an error: fewer go at once."""
         self._in_flight -= 1
         if sent.at >= self._cut_at:
             self._cut(now)
 
     def resume(self, now: float) -> None:
-        """Note that a probe was served: any pause ends."""
+        """A probe was served: any pause ends."""
         self._paused_until = now
         self._starting = True
 
     def _cut(self, now: float) -> None:
-        """Halve the calls in flight, once for all that were in flight together."""
         self._starting = False
         self._allowed = max(1.0, self._allowed / 2)
         self._cut_at = now
@@ -135,10 +122,7 @@ class RateLimiter:
 
 
 class SharedLimiter:
-    """One limiter shared by threads, which wait for their turn: the runs in turn, first come first served within a run.
-
-    Only the thread whose turn it is looks at the limiter, and only it is woken by a change: hundreds may wait.
-    """
+    """One limiter shared by threads, which wait for their turn: runs go round, first come first served within a run."""
 
     def __init__(self, limiter: RateLimiter, clock: Callable[[], float] = time.monotonic) -> None:
         self._limiter, self._clock = limiter, clock
@@ -147,12 +131,13 @@ class SharedLimiter:
 
     @property
     def waiting(self) -> int:
-        """Threads that wait for a turn."""
         with self._lock:
             return len(self._turns)
 
     def enter(self, tokens: float, check: Callable[[], object]) -> SentRequest:
         """Wait for a turn. Raises whatever `check` raises, which is called about once a second."""
+        # Each thread has a condition of its own, on the one lock. Only the thread whose turn it is looks at the limiter
+        # and is woken by a change: with one condition, each answer would wake all the hundreds that may wait.
         me, run = threading.Condition(self._lock), current_asker()
         with self._lock:
             self._turns.add(run, me)
@@ -170,7 +155,6 @@ class SharedLimiter:
             return sent
 
     def leave(self, tell: Callable[[RateLimiter, float], None]) -> None:
-        """Tell the limiter how a call ended, and wake who is next."""
         with self._lock:
             tell(self._limiter, self._clock())
             self._wake()
@@ -187,7 +171,7 @@ class SharedLimiter:
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks to wait; None where it does not say, or gives a date."""
+    """Seconds that the server asks to wait; None where it says nothing, or a date."""
     milliseconds = _number(headers.get("retry-after-ms"))
     seconds = _number(headers.get("retry-after")) if milliseconds is None else milliseconds / 1000
     return seconds if seconds is not None and seconds >= 0 else None
@@ -204,7 +188,7 @@ def parse_duration(duration: str) -> float | None:
 
 
 def _reset(headers: Mapping[str, str]) -> float | None:
-    """Seconds until the used-up limit comes back, at most a minute; None if no header tells."""
+    """Seconds until the used-up limit comes back, at most a minute; None if no header says."""
     waits = []
     for kind in ("requests", "tokens"):
         wait = parse_duration(headers.get(f"x-ratelimit-reset-{kind}", ""))
@@ -226,14 +210,12 @@ LONGEST_REST = 60.0
 
 
 class CircuitBreaker:
-    """Whether one server is away; threads may share it.
+    """Whether one server is away; thread-safe.
 
         breaker.check()                    # raises `JudgeUnavailable` while open, lets one trial pass when half-open
         breaker.opened("connection refused")
-        breaker.closed()
 
-    It opens when one call failed in all its retries, or at once where retrying is no use (a bad key, no quota). A trial
-    that fails opens it for twice as long.
+    It opens when one call failed in all its retries, or at once where retrying is no use (a bad key, no quota).
     """
 
     def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -246,7 +228,6 @@ class CircuitBreaker:
 
     @property
     def away(self) -> bool:
-        """Whether the server was away when it was last asked."""
         return self._since is not None
 
     @property
@@ -264,19 +245,18 @@ class CircuitBreaker:
             return True
 
     def opened(self, reason: str, trial: bool = False) -> JudgeUnavailable:
-        """Note that the server is away. Returns the error to raise."""
+        """Note that the server is away. Returns the error to raise. A trial that fails doubles the rest."""
         with self._lock:
             if self._since is None:
                 self._since, self._rest = datetime.now(UTC), _FIRST_REST
                 self._until = self._clock() + self._rest
-            elif trial:
+            elif trial:  # stragglers of the first failure do not lengthen the rest
                 self._rest = min(2 * self._rest, LONGEST_REST)
                 self._until = self._clock() + self._rest
             self._reason = reason
             return JudgeUnavailable(self._sentence())
 
     def closed(self) -> None:
-        """Note that the server answered."""
         with self._lock:
             self._since = None
 

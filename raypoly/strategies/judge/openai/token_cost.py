@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeUnavailable
-from raypoly.strategies.judge.judge_usage import add_usage, current_asker, current_terms
+from raypoly.strategies.judge.judge_keys import PUBLIC_URL
+from raypoly.strategies.judge.judge_usage import JudgeCounters, current_asker, current_terms
 
-PUBLIC_URL = "https://api.openai.com/v1"
 _MILLION = 1e6
 
 
@@ -35,10 +35,11 @@ class TokenPrices:
 
 @dataclass(frozen=True)
 class TokenUsage:
-    """Tokens of one call; `cached`: those of the prompt that the server had already read, None where it is silent."""
+    """Tokens of one call."""
 
     prompt: int
     cached: int | None
+    """Part of the prompt that the server had already read; None where it does not say."""
     completion: int
 
 
@@ -75,39 +76,34 @@ def compute_cost(prices: TokenPrices, usage: TokenUsage) -> float:
 
 @dataclass
 class _Account:
-    """One asker's money, in US dollars."""
-
     budget: float | None = None
     spent: float = 0.0
-    """With what calls without an answer may have cost."""
+    """Includes what calls without an answer may have cost."""
     held: float = 0.0
     refused: float = 0.0
-    """The most that the last refused call could have cost."""
+    """What the last refused call could have cost."""
 
 
 class BudgetLedger:
-    """Tokens and money of one judge; threads may share it.
+    """Budgets of those who ask one judge, and its counts; thread-safe.
 
-    Each asker (`raypoly.strategies.judge.judge_usage.current_asker`) has a budget of its own, and none can spend
-    another's. Its first question's terms open its account. Where an asker says that it has spent more than its account
-    knows (elsewhere, or before this judge was built), that counts.
+    Each asker (`judge_usage.current_asker`) has a budget that no other can spend. Where it says that it has spent more
+    than its account knows (elsewhere, or before this judge was built), that counts.
     """
 
     def __init__(self, budget: float | None = None) -> None:
         """`budget`: of whoever asks without terms."""
+        self.counts = JudgeCounters()
         self._lock = threading.Lock()
         self._accounts: dict[str, _Account] = {}
         self._nobodys = _Account(budget)
-        self._spent = 0.0
-        self._unknown = 0
-        self._prompt = self._completion = 0
-        self._cached: int | None = None
 
     def hold(self, prices: TokenPrices | None, prompt: int, completion: int) -> float:
-        """Set money aside for a call of at most so many tokens; US dollars.
+        """Set money aside for a call of at most so many tokens; US dollars, 0 without prices.
 
-        Raises `BudgetSpent` where the call could exceed the asker's budget. Without prices nothing is set aside.
+        Raises `BudgetSpent` where the call could exceed the asker's budget.
         """
+        # Money is set aside before a call: many threads that each saw the same rest would spend it several times.
         most = 0.0 if prices is None else compute_cost(prices, TokenUsage(prompt, 0, completion))
         with self._lock:
             account = self._account()
@@ -124,38 +120,30 @@ class BudgetLedger:
     def settle(self, held: float, prices: TokenPrices | None, usage: TokenUsage | None) -> None:
         """Settle a call that was answered. Without `usage` the budget counts what was held, and the cost is unknown."""
         known = None if usage is None or prices is None else compute_cost(prices, usage)
-        with self._lock:
-            account = self._account()
-            account.held -= held
-            account.spent += held if known is None else known
-            if usage is not None:
-                self._prompt += usage.prompt
-                if usage.cached is not None:
-                    self._cached = (self._cached or 0) + usage.cached
-                self._completion += usage.completion
-            self._unknown += known is None
-            self._spent += known or 0.0
+        self._pay(held, held if known is None else known)
         if usage is not None:
-            add_usage("prompt_tokens", usage.prompt)
+            self.counts.add("prompt_tokens", usage.prompt)
+            self.counts.add("completion_tokens", usage.completion)
             if usage.cached is not None:
-                add_usage("cached_tokens", usage.cached)
-                add_usage("cached_of", usage.prompt)
-            add_usage("completion_tokens", usage.completion)
-        add_usage("known_usd", known or 0.0)
-        add_usage("unpriced", known is None)
-        add_usage("lost_usd", held if known is None else 0.0)
+                self.counts.add("cached_tokens", usage.cached)
+                self.counts.add("cached_of", usage.prompt)
+        self.counts.add("known_usd", known or 0.0)
+        self.counts.add("unpriced", known is None)
+        self.counts.add("lost_usd", held if known is None else 0.0)
 
     def release(self, held: float, sent: bool) -> None:
         """Settle a call that was not answered. Where it was sent, the budget counts what was held."""
         lost = held if sent else 0.0
+        self._pay(held, lost)
+        self.counts.add("lost_usd", lost)
+
+    def _pay(self, held: float, cost: float) -> None:
         with self._lock:
             account = self._account()
             account.held -= held
-            account.spent += lost
-        add_usage("lost_usd", lost)
+            account.spent += cost
 
     def _account(self) -> _Account:
-        """The account of this thread's asker."""
         asked = current_terms()
         if asked is None:
             return self._nobodys
@@ -170,14 +158,3 @@ class BudgetLedger:
                 f"judge.budget_usd={account.budget:g} would be exceeded: {account.spent:.4f} are spent and "
                 f"the next call may cost {most:.4f}; raise it to go on."
             )
-
-    @property
-    def tokens(self) -> TokenUsage:
-        with self._lock:
-            return TokenUsage(self._prompt, self._cached, self._completion)
-
-    @property
-    def cost_usd(self) -> float | None:
-        """What the answers cost; None where a price or a count of tokens is unknown."""
-        with self._lock:
-            return None if self._unknown else self._spent

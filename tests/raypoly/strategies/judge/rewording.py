@@ -2,7 +2,7 @@
 
     other = reworded(source, random.Random(7), kept=frozenset({"Solution", "twoSum"}))
 
-Beside `raypoly.commands.offline.judge.program_transforms`, whose changes keep a program's text and are one at a time:
+Beside `raypoly.strategies.judge.program_transforms`, whose changes keep a program's text and are one at a time:
 here all are made at once, and names of helpers, classes and fields change as well.
 """
 

@@ -1,6 +1,5 @@
 """The gold groups: read strictly, whole, and true to what they say of their programs."""
 
-import gzip
 import json
 import os
 import random
@@ -125,14 +124,6 @@ def test_a_group_without_tests_can_be_scored_for_its_evidence(
     assert verdict.evidence.canonical.startswith("def ")
 
 
-def test_gzipped_rows_are_read_as_plain_ones_are(tmp_path: Path) -> None:
-    rows = "".join(json.dumps({**ROW, "id": f"g{k}"}) + "\n" for k in range(3))
-    (tmp_path / "plain.jsonl").write_text(rows)
-    (tmp_path / "zipped.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
-    assert read_gold_groups(tmp_path / "zipped.jsonl.gz") == read_gold_groups(tmp_path / "plain.jsonl")
-    assert [group.id for group in read_gold_groups(tmp_path / "plain.jsonl")] == ["g0", "g1", "g2"]
-
-
 @pytest.mark.parametrize(
     ("row", "words"),
     [
@@ -157,19 +148,12 @@ def test_a_row_that_is_no_gold_group_is_named_by_file_and_line(tmp_path: Path, r
     assert words in str(refused.value)
 
 
-def test_broken_files_are_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_a_file_without_a_group_or_with_one_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
-    for content, words in [
-        (b"", "has no gold group"),
-        (b"{", "mine.jsonl line 1: this is not JSON"),
-        (b"\xff\n", "mine.jsonl line 1: this is not JSON in UTF-8"),
-        ((json.dumps(ROW) + "\n").encode() * 2, "mine.jsonl line 2: 'g' appears a second time"),
-        (gzip.compress(b"x" * 99)[:-9], "can't be read"),
-    ]:
-        path.write_bytes(content)
-        with pytest.raises(UsageError) as refused:
+    for content, words in (
+        ("", "has no gold group"),
+        ((json.dumps(ROW) + "\n") * 2, "line 2: 'g' appears a second time"),
+    ):
+        path.write_text(content)
+        with pytest.raises(UsageError, match=words):
             read_gold_groups(path)
-        assert words in str(refused.value)
-        assert "\n" not in str(refused.value)
-    with pytest.raises(UsageError, match="can't be read"):
-        read_gold_groups(tmp_path / "absent.jsonl")

@@ -13,13 +13,13 @@ from functools import cache
 
 import pytest
 
-from raypoly.commands.offline.judge.program_groups import group_of_gold, observing
-from raypoly.commands.offline.judge.program_transforms import keywords
 from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Evidence
 from raypoly.data.formats import problem_of
 from raypoly.strategies.features.algorithm_features import algorithm_features
 from raypoly.strategies.judge.gold import read_gold_groups
+from raypoly.strategies.judge.program_groups import group_of_gold, observing
+from raypoly.strategies.judge.program_transforms import keywords
 from raypoly.strategies.judge.structural import label_evidence
 from raypoly.strategies.live_code.constructs import live_constructs
 from raypoly.strategies.live_code.live_program import canonical, live_program

@@ -1,6 +1,6 @@
 """Measures of agreement: worked values, brute force, and what has to hold for any labelling."""
 
-from itertools import combinations, permutations
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -58,17 +58,6 @@ def test_one_cluster_and_all_singletons_have_a_value(one: list[int], other: list
     assert adjusted_rand(one, other) == value
 
 
-def test_two_degenerate_programs_are_never_one_cluster() -> None:
-    assert adjusted_rand([0, 0, 1, 1], [2, 2, 1, 1]) < 1
-    assert adjusted_rand([0, 0, 1, 1], [2, 3, 1, 1]) == 1
-
-
-def test_the_adjusted_rand_index_is_zero_on_average_over_chance() -> None:
-    gold, said = [1, 1, 1, 2, 2, 3], [1, 1, 2, 2, 2, 3]
-    values = [adjusted_rand([said[i] for i in order], gold) for order in permutations(range(6))]
-    assert np.mean(values) == pytest.approx(0, abs=1e-12)
-
-
 @given(LABELLINGS)
 def test_agreement_is_that_of_the_textbook_formula_over_pairs(labellings: tuple[list[int], list[int]]) -> None:
     said, gold = labellings
@@ -87,24 +76,16 @@ def test_names_of_clusters_and_the_order_of_arguments_mean_nothing(labellings: t
     assert adjusted_rand(one, one) == 1
 
 
-def test_merging_costs_precision_and_splitting_costs_recall() -> None:
+def test_merging_costs_precision_and_splitting_recall_counts_add_up_and_a_ratio_of_nothing_is_unknown() -> None:
     gold = [1, 1, 2, 2]
     assert (count_pairs([1, 1, 1, 1], gold).precision, count_pairs([1, 1, 1, 1], gold).recall) == (1 / 3, 1.0)
     assert (count_pairs([1, 1, 2, 3], gold).precision, count_pairs([1, 1, 2, 3], gold).recall) == (1.0, 0.5)
     assert count_pairs([1, 1, 2, 3], gold).f1 == pytest.approx(2 / 3)
-
-
-def test_a_ratio_of_nothing_is_unknown_and_counts_add_up_over_groups() -> None:
+    assert count_degenerates([0, 0, 1, 1, 0], [0, 1, 0, 1, 0]) == PairCounts(2, 3, 3)
     nothing = count_pairs([1, 2], [1, 2])
     assert (nothing.precision, nothing.recall, nothing.f1) == (None, None, None)
     assert nothing + PairCounts(1, 2, 4) == PairCounts(1, 2, 4)
     assert PairCounts(0, 0, 3).recall == PairCounts(0, 0, 3).f1 == 0
-
-
-def test_degenerates_are_counted_by_program() -> None:
-    found = count_degenerates([0, 0, 1, 1, 0], [0, 1, 0, 1, 0])
-    assert found == PairCounts(2, 3, 3)
-    assert found.precision == found.recall == 2 / 3
 
 
 def test_agreement_from_run_to_run_is_the_mean_over_pairs_of_runs() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ import pytest
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import MissingKey, UsageError
 from raypoly.core.values import Evidence, Problem, TestSuite, Verdict
-from raypoly.strategies.judge import build_judge, key_variable_names
+from raypoly.strategies.judge.judge_keys import key_variable_names, read_first_key
 from raypoly.strategies.judge.openai import OpenAIJudge, judge_prompt
-from raypoly.strategies.judge.openai.endpoint import read_first_key
 from raypoly.strategies.judge.openai.judge_prompt import INSTRUCTIONS, TEXT_INSTRUCTIONS, version_of
 from tests.raypoly.strategies.judge.openai_groups import (
     PROBLEM,
@@ -39,12 +37,6 @@ def test_ids_count_from_one_by_first_occurrence_and_no_code_is_never_asked_about
     assert labels.known
     assert labels.judge == f"openai:marker@{version_of(INSTRUCTIONS)}"
     assert not any("can't" in text for text in programs_of(server.bodies[0]))
-
-
-def test_the_judge_is_built_by_name() -> None:
-    assert isinstance(
-        build_judge(JudgeConfig(name="openai", base_url="http://127.0.0.1:1/v1", cache_mib=0)), OpenAIJudge
-    )
 
 
 def test_canonical_forms_that_are_the_same_are_shown_once_and_share_a_label(tmp_path: Path) -> None:
@@ -119,14 +111,6 @@ def test_a_second_pass_in_any_order_by_another_process_asks_nothing(tmp_path: Pa
     assert len(server.bodies) == 1
 
 
-def test_the_order_of_the_rollouts_does_not_change_what_is_asked(tmp_path: Path) -> None:
-    problem, rollouts, verdicts = TWO
-    with running(Server()) as server, judge(server, tmp_path, cache_mib=0) as asked:
-        asked.label(problem, rollouts, verdicts)
-        asked.label(problem, rollouts[::-1], verdicts[::-1])
-    assert server.bodies[0] == server.bodies[1]
-
-
 def test_another_model_prompt_view_or_problem_is_another_question(tmp_path: Path) -> None:
     other = tmp_path / "prompt.txt"
     other.write_text("Group the programs by approach. Answer in JSON.")
@@ -138,14 +122,30 @@ def test_another_model_prompt_view_or_problem_is_another_question(tmp_path: Path
     assert server.bodies[3]["messages"][0]["content"] == other.read_text()
 
 
-def test_the_instructions_come_first_and_are_the_same_for_every_group(tmp_path: Path) -> None:
-    with running(Server()) as server, judge(server, tmp_path) as asked:
-        asked.label(*TWO)
+def test_what_is_sent_follows_from_the_programs_alone_and_begins_with_the_instructions(tmp_path: Path) -> None:
+    problem, rollouts, verdicts = TWO
+    with running(Server()) as server, judge(server, tmp_path, cache_mib=0) as asked:
+        shown = asked.preview(*TWO)
+        assert server.bodies == []
+        assert asked.clusters(*TWO).strategies == {1: "way 1", 2: "way 2"}
+        asked.label(problem, rollouts[::-1], verdicts[::-1])
         asked.label(*group(program(1), program(2), program(3), program(4)))
-    first, second = (body["messages"] for body in server.bodies)
-    assert first[0] == second[0] == {"role": "system", "content": INSTRUCTIONS}
-    assert server.bodies[0]["response_format"] == server.bodies[1]["response_format"]
-    assert server.bodies[0]["response_format"]["json_schema"]["strict"] is True
+    first, turned, other = server.bodies
+    assert first == turned
+    assert first["messages"] == shown
+    assert first["messages"][0] == other["messages"][0] == {"role": "system", "content": INSTRUCTIONS}
+    assert first["response_format"] == other["response_format"]
+    assert first["response_format"]["json_schema"]["strict"] is True
+    assert first["temperature"] == 0
+
+
+def test_temperature_can_be_left_to_the_server_and_every_index_fixed_in_the_grammar(tmp_path: Path) -> None:
+    with running(Server()) as server, judge(server, tmp_path, temperature=None, answer_schema="indexed") as asked:
+        asked.label(*TWO)
+    (body,) = server.bodies
+    assert "temperature" not in body
+    schema = body["response_format"]["json_schema"]["schema"]["properties"]["programs"]
+    assert [entry["properties"]["index"]["const"] for entry in schema["prefixItems"]] == [1, 2, 3]
 
 
 def test_a_program_cannot_close_its_border_or_open_another(tmp_path: Path) -> None:
@@ -180,56 +180,6 @@ def test_votes_are_asked_in_different_orders_kept_one_by_one_and_joined(tmp_path
     orders = [programs_of(body) for body in server.bodies]
     assert len({tuple(order) for order in orders}) == 3
     assert sorted(orders[0]) == sorted(orders[1])
-
-
-def test_threads_share_one_judge(tmp_path: Path) -> None:
-    found: dict[int, list[int]] = {}
-    with running(Server(latency=0.02)) as server, judge(server, tmp_path) as asked:
-
-        def work(worker: int) -> None:
-            for i in range(5):
-                unique = f"w{worker}i{i}"
-                found[worker * 5 + i] = ids(asked.label(*group(program(1, unique), program(2), program(1))))
-
-        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert asked.stats().answers == 40
-    assert all(labels == [1, 2, 1] for labels in found.values())
-    assert len(found) == 40
-    assert server.most_at_once > 1
-
-
-def test_strategies_come_with_the_labels_in_words(tmp_path: Path) -> None:
-    with running(Server()) as server, judge(server, tmp_path) as asked:
-        assert asked.clusters(*TWO).strategies == {1: "way 1", 2: "way 2"}
-        assert asked.clusters(*TWO).strategies == {1: "way 1", 2: "way 2"}, "and with those from the cache"
-
-
-def test_a_preview_is_the_first_request(tmp_path: Path) -> None:
-    with running(Server()) as server, judge(server, tmp_path) as asked:
-        messages = asked.preview(*TWO)
-        assert server.bodies == []
-        asked.label(*TWO)
-    assert server.bodies[0]["messages"] == messages
-
-
-def test_an_indexed_schema_fixes_every_index_in_the_grammar(tmp_path: Path) -> None:
-    with running(Server()) as server, judge(server, tmp_path, answer_schema="indexed") as asked:
-        asked.label(*TWO)
-    schema = server.bodies[0]["response_format"]["json_schema"]["schema"]["properties"]["programs"]
-    assert [entry["properties"]["index"]["const"] for entry in schema["prefixItems"]] == [1, 2, 3]
-
-
-def test_temperature_can_be_left_to_the_server(tmp_path: Path) -> None:
-    with running(Server()) as server, judge(server, tmp_path, cache_mib=0) as cold:
-        cold.label(*TWO)
-        with judge(server, tmp_path, temperature=None) as default:
-            default.label(*TWO)
-    assert server.bodies[0]["temperature"] == 0
-    assert "temperature" not in server.bodies[1]
 
 
 def test_the_key_is_sent_and_written_nowhere(

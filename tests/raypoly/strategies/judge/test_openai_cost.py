@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,9 +10,9 @@ import pytest
 
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeUnavailable
+from raypoly.strategies.judge.judge_keys import PUBLIC_URL
 from raypoly.strategies.judge.judge_usage import QuestionTerms, asking_for, count_usage, usage_to_json
 from raypoly.strategies.judge.openai.token_cost import (
-    PUBLIC_URL,
     BudgetLedger,
     BudgetSpent,
     TokenPrices,
@@ -37,9 +37,9 @@ def test_what_a_silent_server_had_cached_is_unknown_and_charged_in_full() -> Non
     ledger = BudgetLedger()
     with count_usage(QuestionTerms()) as use:
         ledger.settle(0.0, MINI, TokenUsage(100, None, 10))
-        assert usage_to_json(use)["cached_tokens"] is ledger.tokens.cached is None
+        assert usage_to_json(use)["cached_tokens"] is ledger.counts.stats().cached_tokens is None
         ledger.settle(0.0, MINI, TokenUsage(100, 60, 10))
-    assert usage_to_json(use)["cached_tokens"] == ledger.tokens.cached == 60
+    assert usage_to_json(use)["cached_tokens"] == ledger.counts.stats().cached_tokens == 60
     assert use["cached_of"] == 100
 
 
@@ -66,35 +66,23 @@ def test_tokens_and_money_are_those_that_the_server_counted(tmp_path: Path) -> N
     assert stats.cost_usd == pytest.approx((stats.prompt_tokens + 2 * stats.completion_tokens) / 1e6)
 
 
-def test_an_unknown_price_is_not_zero(tmp_path: Path) -> None:
-    with running(Server()) as server, judge(server, tmp_path) as asked:
-        asked.label(*TWO)
-        assert asked.stats().cost_usd is None
-        assert asked.stats().prompt_tokens > 0
-
-
 def test_the_judge_stops_before_the_budget_is_exceeded_and_says_so(tmp_path: Path) -> None:
     options = {"price_input": 100.0, "price_output": 400.0, "budget_usd": 1.5}
     with running(Server(latency=0.05)) as server, judge(server, tmp_path, **options) as asked:
-        outcomes: list[str] = []
 
-        def work(worker: int) -> None:
-            for i in range(3):
-                try:
-                    asked.label(*group(program(1, f"w{worker}i{i}"), program(2)))
-                except JudgeUnavailable as error:
-                    outcomes.append(str(error))
+        def outcome(number: int) -> str:
+            try:
+                return str(ids(asked.label(*group(program(1, f"w{number}"), program(2)))))
+            except JudgeUnavailable as error:
+                return str(error)
 
-        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(6) as threads:
+            outcomes = list(threads.map(outcome, range(18)))
         stats = asked.stats()
         assert stats.cost_usd is not None
         assert 0.5 < stats.cost_usd <= 1.5
-        assert len(outcomes) == 18 - stats.answers
-        assert all("judge.budget_usd=1.5" in outcome for outcome in outcomes)
+        assert outcomes.count("[1, 2]") == stats.answers
+        assert sum("judge.budget_usd=1.5" in outcome for outcome in outcomes) == 18 - stats.answers
         with suppress(BudgetSpent):
             for i in range(18):  # alone, so that no call under way holds money back
                 asked.label(*group(program(1, f"i{i}"), program(2)))
@@ -119,15 +107,6 @@ def test_a_spent_budget_is_no_outage_for_a_second_server_to_stand_in(tmp_path: P
         with judge(first, tmp_path, failover_url=second.url, **options) as asked, pytest.raises(BudgetSpent):
             asked.label(*TWO)
         assert first.bodies == second.bodies == []
-
-
-def test_a_call_whose_answer_was_lost_counts_against_the_budget_and_one_never_sent_does_not() -> None:
-    ledger = BudgetLedger(budget=1.0)
-    ledger.release(ledger.hold(TokenPrices(1, 1, 1), 300_000, 300_000), sent=False)
-    ledger.release(ledger.hold(TokenPrices(1, 1, 1), 300_000, 300_000), sent=True)
-    with pytest.raises(BudgetSpent):
-        ledger.hold(TokenPrices(1, 1, 1), 300_000, 300_000)
-    assert ledger.cost_usd == 0
 
 
 def held(run: str, terms: QuestionTerms, ledger: BudgetLedger, tokens: int = 300_000) -> float:
@@ -178,8 +157,19 @@ def test_a_question_knows_its_own_use_beside_all_others(tmp_path: Path) -> None:
     assert first["lost_usd"] > 0, "the answer that was cut off may have cost something"
 
 
-def test_without_a_price_a_questions_cost_is_unknown(tmp_path: Path) -> None:
+def test_without_a_price_the_cost_is_unknown_and_not_zero(tmp_path: Path) -> None:
     with running(Server()) as server, judge(server, tmp_path) as asked, count_usage(QuestionTerms()) as use:
         asked.label(*TWO)
+        assert asked.stats().cost_usd is None
+        assert asked.stats().prompt_tokens > 0
     assert usage_to_json(use)["cost_usd"] is None
     assert "known_usd" not in usage_to_json(use)
+
+
+def test_a_call_whose_answer_was_lost_counts_against_the_budget_and_one_never_sent_does_not() -> None:
+    ledger, prices = BudgetLedger(budget=1.0), TokenPrices(1, 1, 1)
+    for sent in (False, True):
+        ledger.release(ledger.hold(prices, 300_000, 300_000), sent=sent)
+    with pytest.raises(BudgetSpent):
+        ledger.hold(prices, 300_000, 300_000)
+    assert ledger.counts.stats().cost_usd == 0

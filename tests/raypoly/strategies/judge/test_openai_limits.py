@@ -1,18 +1,30 @@
-"""Rate limits: the limiter is run against servers of three kinds in simulated time, and against a real one."""
+"""Rate limits and the breaker: in simulated time against servers of three kinds, and against a real one."""
 
 from __future__ import annotations
 
 import heapq
 import random
 import threading
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from raypoly.strategies.judge.openai.rate_limiter import RateLimiter, SentRequest, parse_duration, parse_retry_after
+from raypoly.core.errors import JudgeUnavailable
+from raypoly.strategies.judge.judge_usage import asking_for
+from raypoly.strategies.judge.openai.rate_limiter import (
+    LONGEST_REST,
+    CircuitBreaker,
+    RateLimiter,
+    SentRequest,
+    SharedLimiter,
+    parse_duration,
+    parse_retry_after,
+)
 from tests.raypoly.strategies.judge.openai_groups import group, ids, judge, program
 from tests.support.faulty_server import Server, running
 from tests.support.rate_enforcement import KINDS, Enforcement
@@ -104,17 +116,14 @@ def test_steady_use_is_95_percent_of_the_tighter_limit_and_429s_are_rare(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_so_from_the_second_minute_on_though_some_requests_come_late(kind: str) -> None:
-    found = drive(Enforcement(kind, 500, 10**9), RateLimiter(None, None, 256), workers=200, minutes=3, late=0.05)
-    assert found.use >= 0.95
-    assert found.refused <= 0.01
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_caps_of_the_config_do_the_same_for_a_server_that_tells_nothing(kind: str) -> None:
-    found = drive(Enforcement(kind, 120, 10**9, tells=False), RateLimiter(120, None, 64), workers=64)
-    assert found.use >= 0.95
-    assert found.refused <= 0.01
+def test_it_is_so_though_some_requests_come_late_and_by_caps_of_the_config_where_the_server_tells_nothing(
+    kind: str,
+) -> None:
+    late = drive(Enforcement(kind, 500, 10**9), RateLimiter(None, None, 256), workers=200, minutes=3, late=0.05)
+    silent = drive(Enforcement(kind, 120, 10**9, tells=False), RateLimiter(120, None, 64), workers=64)
+    for found in (late, silent):
+        assert found.use >= 0.95
+        assert found.refused <= 0.01
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,45 +213,162 @@ def test_a_pause_comes_from_the_most_exact_header_there_is() -> None:
     assert limiter.delay(1.0, 1) == 12
 
 
-def test_who_comes_while_the_limit_is_used_up_by_others_need_not_wait_for_the_minute_to_end() -> None:
-    limiter = RateLimiter(requests=600, tokens=None, concurrency=64)
-    at, went = 0.0, []
-    while at < 300:
+def went(limiter: RateLimiter, at: float, until: float, most: int = 10**6) -> list[float]:
+    """When requests go that are asked for as soon as the one before went, and are answered at once."""
+    times: list[float] = []
+    while at < until and len(times) < most:
         wait = limiter.delay(at, 1)
         assert wait is not None
         at += wait
-        went.append(at)
+        times.append(at)
         limiter.answered(limiter.start(at, 1), at, 1, {})
-    assert went[500] < 1, "an idle minute may be used at once"
-    late = [at for at in went if at > 60]
+    return times
+
+
+def test_an_idle_minute_may_be_used_at_once_and_a_full_one_is_not_waited_out() -> None:
+    times = went(RateLimiter(requests=600, tokens=None, concurrency=64), 0.0, until=300)
+    assert times[500] < 1
+    late = [at for at in times if at > 60]
     assert max(b - a for a, b in pairwise(late)) < 15
-    assert len([at for at in went if 60 <= at < 300]) / 4 >= 0.95 * 600
+    assert len([at for at in times if 60 <= at < 300]) / 4 >= 0.95 * 600
 
 
 def test_a_burst_that_was_refused_makes_later_bursts_even() -> None:
     limiter = RateLimiter(requests=600, tokens=None, concurrency=64)
     limiter.refused(limiter.start(0.0, 1), 0.1, {"retry-after": "1"})
-    at, went = 200.0, []
-    for _ in range(50):
-        wait = limiter.delay(at, 1)
-        assert wait is not None
-        at += wait
-        went.append(at)
-        limiter.answered(limiter.start(at, 1), at, 1, {})
-    assert went[-1] - went[0] > 4, "no more than a fraction of a second's worth at once"
+    times = went(limiter, 200.0, until=300, most=50)
+    assert times[-1] - times[0] > 4, "no more than a fraction of a second's worth at once"
 
 
 def test_a_real_server_with_limits_is_not_overrun_by_many_threads(tmp_path: Path) -> None:
     with running(Server(requests_per_minute=40, latency=0.01)) as server, judge(server, tmp_path) as asked:
-
-        def work(worker: int) -> None:
-            for i in range(4):
-                assert ids(asked.label(*group(program(1, f"w{worker}i{i}"), program(2)))) == [1, 2]
-
-        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(9)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        groups = [group(program(1, f"i{i}"), program(2)) for i in range(36)]
+        with ThreadPoolExecutor(9) as threads:
+            assert list(threads.map(lambda each: ids(asked.label(*each)), groups)) == [[1, 2]] * 36
         stats = asked.stats()
     assert (stats.answers, stats.limited) == (36, 0)
+    assert server.most_at_once > 1
+
+
+class Crowd:
+    """Threads that ask one limiter, and the order in which they were served."""
+
+    def __init__(self, limiter: SharedLimiter) -> None:
+        self._limiter = limiter
+        self._threads: list[threading.Thread] = []
+        self.served: list[str] = []
+
+    def ask(self, run: str, name: str) -> None:
+        """One more thread; returns when it waits."""
+        waiting = self._limiter.waiting
+        self._threads.append(threading.Thread(target=self._wait, args=(run, name)))
+        self._threads[-1].start()
+        while self._limiter.waiting == waiting:
+            time.sleep(0.001)
+
+    def end(self) -> list[str]:
+        for thread in self._threads:
+            thread.join()
+        return self.served
+
+    def _wait(self, run: str, name: str) -> None:
+        with asking_for(run):
+            sent = self._limiter.enter(1, lambda: None)
+        self.served.append(name)
+        self._limiter.leave(lambda limiter, now: limiter.answered(sent, now, 1, {}))
+
+
+@pytest.fixture
+def limiter() -> SharedLimiter:
+    return SharedLimiter(RateLimiter(requests=None, tokens=None, concurrency=1))
+
+
+def test_turns_of_one_run_are_given_in_the_order_in_which_they_were_asked_for(limiter: SharedLimiter) -> None:
+    first, crowd = limiter.enter(1, lambda: None), Crowd(limiter)
+    for number in range(6):
+        crowd.ask("run", str(number))
+    limiter.leave(lambda limiter, now: limiter.failed(first, now))
+    assert crowd.end() == list("012345")
+
+
+def test_a_run_with_four_groups_is_served_within_eight_turns_of_one_with_a_hundred(limiter: SharedLimiter) -> None:
+    first, crowd = limiter.enter(1, lambda: None), Crowd(limiter)
+    for number in range(100):
+        crowd.ask("many", f"many {number}")
+    for number in range(4):
+        crowd.ask("few", f"few {number}")
+    limiter.leave(lambda limiter, now: limiter.failed(first, now))
+    turns = crowd.end()
+    assert [turn for turn in turns if "few" in turn] == [f"few {number}" for number in range(4)]
+    assert turns.index("few 3") < 8
+    assert len(turns) == 104
+
+
+def test_who_gives_up_holds_nobody_back(limiter: SharedLimiter) -> None:
+    first, crowd = limiter.enter(1, lambda: None), Crowd(limiter)
+
+    def away() -> None:
+        raise JudgeUnavailable("away")
+
+    with pytest.raises(JudgeUnavailable), asking_for("gone"):
+        limiter.enter(1, away)
+    assert limiter.waiting == 0
+    crowd.ask("run", "served")
+    limiter.leave(lambda limiter, now: limiter.failed(first, now))
+    assert crowd.end() == ["served"]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_closed_lets_everybody_pass_and_open_one_trial_after_a_rest() -> None:
+    clock = Clock()
+    breaker = CircuitBreaker("The judge", clock)
+    assert breaker.check() is False
+    assert "is not serving" in str(breaker.opened("is not serving"))
+    for now, trial in ((0.0, False), (0.5, False), (1.0, True), (1.0, False)):
+        clock.now = now
+        if trial:
+            assert breaker.check() is True
+        else:
+            with pytest.raises(JudgeUnavailable, match=r"is not serving \(away since"):
+                breaker.check()
+    breaker.closed()
+    assert breaker.check() is False
+    assert not breaker.away
+
+
+def test_each_failed_trial_doubles_the_rest_up_to_a_minute() -> None:
+    clock = Clock()
+    breaker = CircuitBreaker("The judge", clock)
+    breaker.opened("is not serving")
+    rests = []
+    for _ in range(9):
+        started = clock.now
+        while True:
+            clock.now += 0.5
+            try:
+                breaker.check()
+                break
+            except JudgeUnavailable:
+                continue
+        rests.append(clock.now - started)
+        breaker.opened("is still not serving", trial=True)
+    assert rests == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert rests[-1] == LONGEST_REST
+
+
+def test_stragglers_of_the_first_failure_do_not_lengthen_the_rest() -> None:
+    clock = Clock()
+    breaker = CircuitBreaker("The judge", clock)
+    since = None
+    for _ in range(8):
+        breaker.opened("is not serving")
+        since = since or breaker.away_since
+    assert breaker.away_since == since
+    clock.now = 1.0
+    assert breaker.check() is True

@@ -8,7 +8,6 @@ from statistics import mean
 
 import pytest
 
-from raypoly.commands.offline.judge.program_transforms import CHANGES, keywords
 from raypoly.data.formats import problem_of
 from raypoly.strategies.judge.openai.judge_prompt import (
     INSTRUCTIONS,
@@ -16,6 +15,7 @@ from raypoly.strategies.judge.openai.judge_prompt import (
     render_messages,
     shorten_statement,
 )
+from raypoly.strategies.judge.program_transforms import CHANGES, keywords
 from raypoly.strategies.live_code.live_program import canonical
 from raypoly.verifier.code_extraction import extract_code
 from tests.support.small_problems import SHARED

@@ -1,1 +1,0 @@
-"""Commands on files and on finished runs, without Ray: score programs, label groups, score a run again."""

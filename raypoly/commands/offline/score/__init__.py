@@ -1,1 +1,0 @@
-"""`raypoly score`: score programs, check a data set by its own solutions, find duplicate problems."""
