@@ -44,11 +44,9 @@ IDLE_SECONDS = 60.0
 FIRST_WAIT, LONGEST_WAIT = 0.25, 30.0
 """Seconds before a retry: doubled with each retry used, times 0.5 to 1.5 at random."""
 
-_NODE_SECONDS = 60.0
-"""Seconds in which the actors of a lost node are missed, one after the other."""
+_NODE_SECONDS = 60.0  # seconds in which the actors of a lost node are missed, one after the other
 
-_CALLS_SECONDS = 2.0
-"""Seconds in which all calls of a lost actor end."""
+_CALLS_SECONDS = 2.0  # seconds in which all calls of a lost actor end
 
 LOST = (RayActorError, WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError, GetTimeoutError)
 """Failures of infrastructure: an actor, its node, its memory or the network. Replace the actor and call again."""
@@ -71,8 +69,7 @@ class Retries:
         """Losses of each actor, by who it is."""
         self._who: set[str] = set()
         self._node_lost = -math.inf
-        self._with_node: dict[str, float] = {}
-        """Who was lost with the node, and when that was noticed first."""
+        self._with_node: dict[str, float] = {}  # who was lost with the node, and when that was noticed first
 
     @property
     def left(self) -> int:

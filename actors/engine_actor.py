@@ -23,9 +23,9 @@ T = TypeVar("T")
 Sampled = tuple[int, tuple[Rollout, ...]]
 """(slot, the group's rollouts)."""
 
+# Tokens of the response that is compared after a weight update, at most: after the fixed prompt
+# (`workflows.step.weight_sync`) it crosses a block of the KV cache. An engine without blocks has `probe_tokens`.
 _PROBE_RESPONSE = 16
-"""Tokens of the response that is compared after a weight update, at most: after the fixed prompt
-(`workflows.step.weight_sync`) it crosses a block of the KV cache. An engine without blocks has `probe_tokens`."""
 
 
 class GeneratorActor(Watched):

@@ -37,18 +37,17 @@ from raypoly.strategies.judge.judge_usage import QuestionTerms, UsageCounts, ask
 T = TypeVar("T")
 
 _GROUPS_AT_ONCE = 8
+# The same of all jobs, or twice `judge.concurrency` where that is more: the judge itself limits its calls.
 _SHARED_GROUPS_AT_ONCE = 128
-"""The same of all jobs, or twice `judge.concurrency` where that is more: the judge itself limits its calls."""
 _WAITING = 100_000
 NAMESPACE = "raypoly-judges"
 _IDLE_SECONDS = 900.0
 _RETRY_SECONDS = 0.5
 PROBE = "probe"
 """The stage of a call that asks whether the judge is back."""
-_SIDE_THREADS = 8
-"""Threads for other calls, so that a probe never waits behind the groups that wait for it."""
+_SIDE_THREADS = 8  # threads for other calls, so that a probe never waits behind the groups that wait for it
+# Keys that the judge itself does not use.
 _DRIVERS_OWN = {"when", "max_pause", "probe_seconds", "max_unjudged", "budget_usd", "canary_every", "canary_groups"}
-"""Keys that the judge itself does not use."""
 
 JudgeAnswer = tuple[T | None, RaypolyError | None, UsageCounts]
 """(result, error, usage): one of the first two is None."""

@@ -38,8 +38,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _WRITING = "writing"
+# A rank may fail by a dead neighbour before Ray reports the death, by so many seconds at most.
 _NEIGHBOUR_SECONDS = 60.0
-"""A rank may fail by a dead neighbour before Ray reports the death, by so many seconds at most."""
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,7 @@ class Scorer(Watched):
 
 LOOK_SECONDS = 0.5
 """Seconds between looks at idle actors and at crawling chunks."""
-_REFUSED_SECONDS = 60.0
-"""Seconds without growth after an actor could not start."""
+_REFUSED_SECONDS = 60.0  # seconds without growth after an actor could not start
 
 
 @dataclass(eq=False)
@@ -105,8 +104,7 @@ class ScorerActors:
         self._counted, self._joined = counted, joined
         self._indices = itertools.count()
         self._workers = [ScorerWorker(next(self._indices)) for _ in range(config.workers)]
-        self._ready: list[ScorerWorker] = []
-        """By their turns: a chunk must not cost a look at each of a thousand."""
+        self._ready: list[ScorerWorker] = []  # by their turns: a chunk must not cost a look at each of a thousand
         self._joining: set[asyncio.Task[None]] = set()
         self._grown_until = 0.0
 

@@ -28,18 +28,15 @@ from raypoly.verifier.program_queue import Chunk, ProgramQueue, QueuedProgram
 
 CHUNK = 8
 """Short programs in one chunk, at most."""
-_IN_FLIGHT = 2
-"""Chunks of short programs at one actor: one runs, the next waits there."""
+_IN_FLIGHT = 2  # chunks of short programs at one actor: one runs, the next waits there
+# CPU time of a chunk, at most, by the moving average: the way to an actor (1 to 2 ms) is worth sharing, and none waits
+# long for another.
 _SHORT_SECONDS = 0.05
-"""CPU time of a chunk, at most, by the moving average: the way to an actor (1 to 2 ms) is worth sharing, and none waits
-long for another."""
 _NEWEST = 0.1
 AFTER_ALL = 2**31
 """The `order` of programs that are not urgent."""
-_SHORT_SUITE = 32 << 10
-"""Characters of a suite that travels with each chunk: the object store takes longer (3 ms)."""
-_SLOW = 3.0
-"""An actor, or a chunk, is slow that takes so many times as long for a program as the pool does."""
+_SHORT_SUITE = 32 << 10  # characters of a suite that travels with each chunk: the object store takes longer (3 ms)
+_SLOW = 3.0  # an actor, or a chunk, is slow that takes so many times as long for a program as the pool does
 _LEAST_CRAWL = 1.0
 
 

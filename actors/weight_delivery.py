@@ -59,8 +59,7 @@ class WeightDelivery:
 
     def __init__(self, source: WeightSource, version: int, transport: str, links: Links) -> None:
         self._source, self._version, self._transport, self._links = source, version, transport, links
-        self._object: tuple[Any, int] | None = None
-        """The parcel, and `started` of its learner."""
+        self._object: tuple[Any, int] | None = None  # the parcel, and `started` of its learner
         self._hashes: tuple[asyncio.Future[dict[str, str]], int] | None = None
         self._turn = asyncio.Lock()
 

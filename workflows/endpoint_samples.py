@@ -39,10 +39,8 @@ _WORDS = EndpointWords(
     "--endpoint and --name",
     "prompts.template, generator.max_tokens and endpoint.extra",
 )
-_REFUSED = -1
-"""Weight version of a refused response; its text is the reason."""
-_SEEDS = 1 << 31
-"""Servers take seeds below this."""
+_REFUSED = -1  # weight version of a refused response; its text is the reason
+_SEEDS = 1 << 31  # servers take seeds below this
 _NOTHING = np.zeros(0, np.int32)
 
 

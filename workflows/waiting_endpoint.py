@@ -24,8 +24,7 @@ from raypoly.strategies.judge.openai.endpoint import Endpoint
 FIRST_WAIT = 1.0
 """Seconds before the first probe of a server that is away."""
 _LONGEST_WAIT = 60.0
-_MOST_FAILURES = 3
-"""Failures of one request, each followed by an answered probe, after which it is given up."""
+_MOST_FAILURES = 3  # failures of one request, each followed by an answered probe, after which it is given up
 Ask = Callable[[Endpoint], Completion]
 
 

@@ -30,12 +30,10 @@ from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.packaged_files import PACKAGED_MODELS
 
 _LINK = "model.gguf"
-_WEIGHTS = (".safetensors",)
-"""Endings of files that are too large to be checked at each look."""
-_READERS = ("gguf", "accelerate")
-"""Packages that transformers needs for it."""
+_WEIGHTS = (".safetensors",)  # endings of files that are too large to be checked at each look
+_READERS = ("gguf", "accelerate")  # packages that transformers needs for it
+# What readers raise for a bad file.
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NotImplementedError, RuntimeError, struct.error)
-"""What readers raise for a bad file."""
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from raypoly.core.errors import UsageError
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 """Lies beside the package: in a checkout, in an installation and in a job's copy of the working directory."""
+# Keys and sections of other names, of which users may have configs.
 _RENAMED = {"program": "scaffold", "evaluate.programs": "evaluate.scaffolds"}
-"""Keys and sections of other names, of which users may have configs."""
 DEFAULT = CONFIGS / "tiny.yaml"
 GIVEN = "on the command line"
 """An override's origin in messages."""

@@ -38,8 +38,7 @@ from raypoly.data.problem_set import ProblemSet, problem_set_of
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _READABLE = (".jsonl", ".json", ".ndjson", ".parquet", ".jsonl.gz", ".json.gz")
-_BUSY = (408, 429)
-"""Statuses of the hub, besides those from 500, that say nothing about the data set."""
+_BUSY = (408, 429)  # statuses of the hub, besides those from 500, that say nothing about the data set
 
 
 @dataclass(frozen=True)

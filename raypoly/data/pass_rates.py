@@ -21,12 +21,10 @@ from raypoly.data.problem_order import EpochOrder, ProblemOrder
 
 PROBLEMS, PASSED, ROLLOUTS = "problems", "passed", "rollouts"
 """Keys of a step's row, by slot: ids, and how many of `rollouts` passed, null where it is unknown."""
-_PASS = 1.0
-"""The least reward with which a rollout counts as passed."""
-_DECAY = 0.5
-"""The factor on a problem's earlier rollouts at each new visit, since the policy has changed."""
+_PASS = 1.0  # the least reward with which a rollout counts as passed
+_DECAY = 0.5  # the factor on a problem's earlier rollouts at each new visit, since the policy has changed
+# The initial passes, and failures, of each problem (Jeffreys 1946): an unsampled problem has rate one half.
 _PRIOR = 0.5
-"""The initial passes, and failures, of each problem (Jeffreys 1946): an unsampled problem has rate one half."""
 FLOOR = 0.05
 """Added to each weight, so that problems that never or always pass are still drawn at times."""
 

@@ -18,8 +18,7 @@ from raypoly.data.formats.long_integers import loads
 from raypoly.data.problem_set import ProblemSet, check_apart, content_hash, told_apart, without_excluded
 
 _FOLDER = "data"
-_CARD = "card.json"
-"""Written last: a folder without it is not finished."""
+_CARD = "card.json"  # written last: a folder without it is not finished
 _COLUMNS = ("id", "prompt", "entry_point", "prelude", "prefix", "answer", "solution", "reference_seconds")
 
 

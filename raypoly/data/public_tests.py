@@ -117,8 +117,8 @@ def _tests_something(node: ast.AST, parameters: Collection[str]) -> bool:
 
 
 _MOST = 3
+# In the place of what is expected, so that every program fails, and the verdict says what it gave.
 _NOBODY_KNOWS = "no program gives this: raypoly asks what is given"
-"""In the place of what is expected, so that every program fails, and the verdict says what it gave."""
 
 
 def example_inputs(problem: Problem) -> Sequence[Problem]:

@@ -18,8 +18,7 @@ from transformers import PreTrainedModel
 
 from raypoly.core.errors import UsageError
 
-_NAME = "default"
-"""peft's name for a model's only set of adapters."""
+_NAME = "default"  # peft's name for a model's only set of adapters
 
 
 def add_adapters(model: PreTrainedModel, rank: int, alpha: int, seed: int) -> None:

@@ -25,10 +25,9 @@ from raypoly.learner.packing import Segments
 
 PACKED = "raypoly_packed"
 """The name under which transformers finds `attend` (`raypoly.learner.policy_model` registers it)."""
+# Several heads share a key. PyTorch 2.11 does so without the argument.
 _GROUPED: Mapping[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
-"""Several heads share a key. PyTorch 2.11 does so without the argument."""
-_WIDEST = 256
-"""The largest head of the flash kernel."""
+_WIDEST = 256  # the largest head of the flash kernel
 FLASH_DEVICES = ("cuda",)
 
 

@@ -43,13 +43,11 @@ _PRODUCTS = {
     torch.ops.torch_attn._varlen_attn.default,
 }
 BACKEND = "inductor"
+# Environment variables that silently switch off PyTorch's compiler.
 _SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
-"""Environment variables that silently switch off PyTorch's compiler."""
 _ASKED = "train.compile=true, but "
-_TOLERATED = {False: 1e-3, True: 0.1}
-"""Largest relative difference of the gradient's norm, without and with bf16."""
-_NOISE = 3
-"""In bf16: the same, over the difference between uncompiled layers and float32."""
+_TOLERATED = {False: 1e-3, True: 0.1}  # largest relative difference of the gradient's norm, without and with bf16
+_NOISE = 3  # in bf16: the same, over the difference between uncompiled layers and float32
 
 
 def prepare_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing, compiled: bool | None) -> str:

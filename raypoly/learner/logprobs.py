@@ -29,8 +29,7 @@ CHUNK_MIB = 512
 """Memory of a chunk's float32 logits. A pass holds up to three such arrays, four with a cap on logits."""
 CPU_CHUNK_MIB = 16
 """The most on a CPU, whose cache then holds a chunk: a third less time with 49,152 words."""
-_TILE = 128
-"""Larger chunks are multiples of this, for the matrix units."""
+_TILE = 128  # larger chunks are multiples of this, for the matrix units
 
 
 def token_logprobs(

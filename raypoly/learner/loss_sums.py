@@ -23,8 +23,7 @@ from raypoly.algorithms.losses.loss_tokens import MAX_LOG_RATIO, Tokens
 from raypoly.core.errors import WeightsMismatch
 from raypoly.learner.update_stats import LossStats
 
-_SQUARE = "square"
-"""w^2, for the effective sample size."""
+_SQUARE = "square"  # w^2, for the effective sample size
 _REFERENCE = "kl_reference"
 
 

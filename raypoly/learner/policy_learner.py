@@ -53,8 +53,8 @@ from raypoly.learner.update_stats import UpdateStats
 from raypoly.learner.weight_hash import weight_hash
 
 _MODEL = ModelConfig.model_validate({})
+# The row of a rank without rows.
 _BLANK = TrainingRow(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), 0.0, 0)
-"""The row of a rank without rows."""
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ from raypoly.learner.weight_hash import weight_digest
 
 TOLERANCE = {False: 1e-3, True: 0.5}
 """Largest `logprob_distance` of two ways to compute the same, without and with bf16."""
+# Tokens of the longest row of a check: more than a chunk of linear attention (64), up to 2048 to see past a window.
 _LEAST, _MOST = 70, 2048
-"""Tokens of the longest row of a check: more than a chunk of linear attention (64), up to 2048 to see past a window."""
 
 HEAD_PREFIX = "loss_head."
 AttentionInterface.register(PACKED, attend)

@@ -25,8 +25,8 @@ from raypoly.learner.ranks import M, P, Ranks
 from raypoly.learner.weight_hash import WeightDigest, host_copy
 
 T = TypeVar("T")
+# A method of a sharded model that FSDP treats as a forward method: weights are whole inside.
 _WHOLE = "with_whole_weights"
-"""A method of a sharded model that FSDP treats as a forward method: weights are whole inside."""
 
 
 class RendezvousStore:

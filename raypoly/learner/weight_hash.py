@@ -26,8 +26,7 @@ from torch import Tensor
 HASHED = "hashed-"
 """The beginning of a digest of hashes."""
 _BLOCK = 1 << 14
-_CHUNK = {"cpu": _BLOCK}
-"""Elements at a time, eight bytes each."""
+_CHUNK = {"cpu": _BLOCK}  # elements at a time, eight bytes each
 # On a CPU torch computes so few in one thread. Threads that wait for each other after every few microseconds take many
 # times as long if other processes want the cores.
 _LARGE_CHUNK = 1 << 22

@@ -17,12 +17,10 @@ from raypoly.planning.learner_memory import CONTEXT, width
 from raypoly.planning.memory_parts import ALWAYS, SAMPLING, MemoryPart, format_bytes
 from raypoly.planning.model_shape import ModelShape
 
+# Tokens of vLLM's largest batch, as `raypoly.rollouts.engines.vllm_engine` sets it; at least one whole sequence.
 _VLLM_BATCH = 8192
-"""Tokens of vLLM's largest batch, as `raypoly.rollouts.engines.vllm_engine` sets it; at least one whole sequence."""
-_GRAPHS = GIB
-"""vLLM's CUDA graphs and workspaces. An estimate."""
-_ASLEEP = 2 * GIB
-"""Context, graphs and workspaces of an engine asleep. An estimate."""
+_GRAPHS = GIB  # vLLM's CUDA graphs and workspaces. An estimate.
+_ASLEEP = 2 * GIB  # context, graphs and workspaces of an engine asleep. An estimate.
 
 
 @dataclass(frozen=True)

@@ -181,8 +181,7 @@ def config_of(path: str) -> dict[str, Any] | None:
 
 
 RowLayout = Literal["packed", "padded"]
-_PACKED = {"full_attention", "sliding_attention"}
-"""Kinds of layers (`layer_types`) that packed attention computes."""
+_PACKED = {"full_attention", "sliding_attention"}  # kinds of layers (`layer_types`) that packed attention computes
 
 
 def row_layout(path: str | None) -> RowLayout | None:

@@ -21,8 +21,7 @@ ROUTES: Mapping[Kind, tuple[Transport, ...]] = {
     "split": ("nccl", "gloo", "objects"),
     "cpu": ("objects",),
 }
-_ON_GPU = ("ipc", "nccl")
-"""vLLM's own, which need GPUs."""
+_ON_GPU = ("ipc", "nccl")  # vLLM's own, which need GPUs
 REHEARSED: Mapping[Kind, Transport] = {"colocated": "shared_memory", "split": "gloo"}
 """Replace a GPU's on a CPU, to rehearse it."""
 

@@ -34,14 +34,11 @@ from raypoly.verifier.rewards import reward_function
 
 BASE_MEMORY = 4.0
 """GiB: Ray's own processes 1.7, an engine beside its cache 1.2, learner and driver 1.1 (a tiny model)."""
-_ENGINE_MEMORY = 1.2
-"""GiB of each engine after the first, beside its cache."""
+_ENGINE_MEMORY = 1.2  # giB of each engine after the first, beside its cache
 WORKER_MEMORY = 0.3
 """GiB of one scorer actor with its warm runner, beside the memory that a program may use."""
-_RANK_MEMORY = 0.8
-"""GiB of each further learner process (a tiny model)."""
-_BASE_DISK = 0.5
-"""GiB: caches, checkpoints of a tiny model, logs."""
+_RANK_MEMORY = 0.8  # giB of each further learner process (a tiny model)
+_BASE_DISK = 0.5  # giB: caches, checkpoints of a tiny model, logs
 
 
 def check_config(config: Config, run_dir: Path, here: FreeResources | None = None, remote: bool = False) -> list[str]:

@@ -32,8 +32,7 @@ class Plateau:
         self._name = (config.measure or "").removeprefix("-")
         self._sign = -1.0 if (config.measure or "").startswith("-") else 1.0
         self._values: dict[int, float] = {}
-        self._found: tuple[int, int | None] = (-1, None)
-        """Known values at the last look, and the plateau found then."""
+        self._found: tuple[int, int | None] = (-1, None)  # known values at the last look, and the plateau found then
 
     def take(self, row: Mapping[str, Any]) -> None:
         """Note a step's row. Rows may come in any order, and more than once."""

@@ -36,8 +36,7 @@ MEASURES = "objective/"
 """Prefix of an objective's own measures in rows."""
 WANDB_SECRETS = ("WANDB_API_KEY",)
 _EVERY = 15.0
-_SHARE = 20
-"""Copying takes at most 1/20 of the time."""
+_SHARE = 20  # copying takes at most 1/20 of the time
 _STRATEGIES = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
 _EVALUATED = (*_STRATEGIES, "behaviours", "truncated", "no_code")
 

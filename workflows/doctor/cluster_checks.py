@@ -19,8 +19,7 @@ from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import connect_ray, why_closed
 
 _SECONDS = 240.0
-_NODE_SECONDS = 120.0
-"""For the reports of all nodes."""
+_NODE_SECONDS = 120.0  # for the reports of all nodes
 _PORTS = {"NodeManagerPort": "raylet", "ObjectManagerPort": "objects", "MetricsExportPort": "metrics"}
 
 

@@ -44,8 +44,7 @@ from workflows.doctor.node_report import (
     version_finding,
 )
 
-_SECONDS = 25.0
-"""How long storage and judge may take, in each of two rounds."""
+_SECONDS = 25.0  # how long storage and judge may take, in each of two rounds
 _PATIENCE = 10.0
 _COMMITS = 5
 _ALONE = "none: RAY_ADDRESS is not set, and a start brings up a Ray of this machine's own"

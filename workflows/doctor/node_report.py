@@ -26,8 +26,7 @@ from raypoly.verifier.sandbox import Sandbox
 
 _INSTALL = "install raypoly with [cpu] or [cuda] (docs/quickstart.md), the same on all nodes"
 _TOLD = ("raypoly", "python", "torch", "ray", "vllm")
-_SAME = ("raypoly", "python", "ray")
-"""Has to be equal on all nodes, beyond the pins."""
+_SAME = ("raypoly", "python", "ray")  # has to be equal on all nodes, beyond the pins
 _CUDA = "import torch; torch.zeros(1, device='cuda')"
 _CUDA_SECONDS = 30
 ADD_ONE = Problem("doctor", "Add one to n.", "f", TestSuite("calls", json.dumps([{"args": [2], "expected": 3}])))

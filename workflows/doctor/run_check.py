@@ -45,11 +45,11 @@ _QUIET: tuple[State, ...] = ("gone", "set aside")
 _NAMED_AT_MOST = 50
 _AT_ONCE = 4
 _LOOKS = 4
+# Files without a checksum.
 _UNCHECKED = re.compile(
     r"lease\.(?:lock|json)|lease/(?:epoch|beat)-\d+\.json|figure\.png|report\.html|metrics\.jsonl|(?:ray|actors)\.log"
     r"|(?:model|tensorboard|wandb|stacks)/.+|raypoly-error-[^/]+\.txt"
 )
-"""Files without a checksum."""
 _JOURNAL = re.compile(r"journal/step-(\d{6,9})/\d{5,9}\.arrow")
 _SEALED = re.compile(r"(?:config|summary|judge|starts/epoch-\d+|evaluations/[^/]+)\.json")
 OnProgress = Callable[[int, int], None]

@@ -23,8 +23,7 @@ from raypoly.core.errors import RayGone
 from workflows.liveness.ray_internals import raylet_socket
 
 EVERY_SECONDS = 2.0
-_GONE_SECONDS = 20.0
-"""A head that can't be reached for this long is gone. A raylet that died never comes back."""
+_GONE_SECONDS = 20.0  # A head that can't be reached for this long is gone. A raylet that died never comes back.
 _CONNECT_SECONDS = 5.0
 _DIED = "its raylet on this machine died"
 

@@ -20,10 +20,8 @@ import ray
 from workflows.liveness import ray_internals
 
 _LOST_NODE = re.compile(r"node with node id: \w+ and address: (?P<address>\S+)")
-_DUMP = "Raylet is terminated"
-"""Begins a dump, which comes once or twice beside the sentence that the node is lost."""
-_LONGEST = 200
-"""Characters of a message in the job's log."""
+_DUMP = "Raylet is terminated"  # begins a dump, which comes once or twice beside the sentence that the node is lost
+_LONGEST = 200  # characters of a message in the job's log
 _MOST = 2000
 _OF_RAY = re.compile(r":(?:job_id|actor_name|task_name):(?P<name>.*)")
 

@@ -26,8 +26,7 @@ from raypoly.core.errors import RaypolyError, RunStopped
 from workflows.liveness.ray_internals import job_runtime_env, kill_own_node
 
 _AFTER_ERROR_SECONDS = 30.0
-_RESERVED_SECONDS = 10.0
-"""Of the grace time, for ending actors and Ray."""
+_RESERVED_SECONDS = 10.0  # of the grace time, for ending actors and Ray
 _VARIABLES = ("PYTHONPATH", "RAYPOLY_RUNS")
 
 

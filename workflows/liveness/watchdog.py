@@ -32,12 +32,10 @@ from raypoly.core.errors import RaypolyError, Stalled
 from raypoly.run.store import Store
 from workflows.liveness.ray_internals import actor_id
 
-_START_SECONDS = 900.0
-"""For an actor to start, during which it has no pulse."""
+_START_SECONDS = 900.0  # for an actor to start, during which it has no pulse
 _LONGEST_INTERVAL = 15.0
 _ANSWER_SECONDS = 5.0
-_SIGNAL_SECONDS = 20.0
-"""A task has to start on another node first."""
+_SIGNAL_SECONDS = 20.0  # A task has to start on another node first
 _WRITE_SECONDS = 10.0
 DRIVER, STORAGE = "the driver", "the storage"
 

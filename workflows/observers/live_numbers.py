@@ -9,8 +9,7 @@ from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.step.services import Services
 
-_STAGES = ("generate", "score", "judge", "learn", "commit")
-"""Those that are always shown."""
+_STAGES = ("generate", "score", "judge", "learn", "commit")  # those that are always shown
 _ACTORS = ("generator", "scorer", "judge", "learner")
 
 

@@ -16,8 +16,7 @@ from raypoly.run.run_metrics import RUN_METRICS, SPLIT, RunMetric
 from raypoly.run.sinks import evaluation_numbers, flatten
 
 AGAIN_SECONDS = 5.0
-_BOUNDARIES = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]
-"""Of histograms, in seconds."""
+_BOUNDARIES = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]  # of histograms, in seconds
 
 
 class LastingGauge:

@@ -26,8 +26,8 @@ class Summary:
         earlier = _read_earlier(store)
         self._told = {(each.get("step"), each.get("split")) for each in earlier.get("evaluations", [])}
         self._damage = DamageReport(store, earlier.get("damaged", []))
+        # By their beginning. Only this file keeps the pauses of a step or evaluation that a kill left unfinished.
         self._pauses: dict[str, Mapping[str, Any]] = {str(p["since"]): p for p in _earlier_pauses(earlier)}
-        """By their beginning. Only this file keeps the pauses of a step or evaluation that a kill left unfinished."""
         self._judge_costs: list[float | None] = []
         self._clipped = 0
         self._skipped: dict[str, dict[str, Any]] = {}

@@ -55,8 +55,7 @@ from workflows.prepare.problem_chunks import (
 )
 from workflows.step.training_group import SkippedGroups
 
-_SOLUTIONS_CHUNK = 64
-"""Problems in a step of the journal."""
+_SOLUTIONS_CHUNK = 64  # problems in a step of the journal
 _SPLITS = ("train", "validation", "test")
 
 Read = tuple[LoadedSources, LoadedSources | None]
@@ -106,8 +105,7 @@ class Preparation:
         self._log = DecisionLog(self._store, self._lease)
         self._chunks = Chunks(journal, self._workers.context, self._workers.step_done)
         self._skipped = SkippedGroups(1.0, self._note)
-        self._steps = 0
-        """Of the journal, used by earlier stages."""
+        self._steps = 0  # of the journal, used by earlier stages
 
     def _note(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -29,8 +29,7 @@ from workflows.liveness.watchdog import STORAGE
 from workflows.step.stages.built_in import score_group
 from workflows.step.training_group import SkippedGroups, skip_reason
 
-_OPEN = 2
-"""Chunks at once: programs of one run while responses of the next are sampled."""
+_OPEN = 2  # chunks at once: programs of one run while responses of the next are sampled
 
 
 SeedsOf = Callable[[str], tuple[int, ...]]
@@ -83,8 +82,7 @@ class Samples:
     ) -> None:
         self._generator, self._scorers, self._skipped, self._seeds = generator, scorers, skipped, seeds
         self._greedy = greedy
-        self._one = asyncio.Lock()
-        """One submission at a time, whole and in order, so that batches repeat."""
+        self._one = asyncio.Lock()  # one submission at a time, whole and in order, so that batches repeat
 
     async def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         async with self._one:

@@ -34,8 +34,8 @@ _ADDRESS_FILE = "address"
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[^:/]+):(?P<port>\d+)")
 _PORT_SECONDS = 3.0
+# Seconds after each look at a closed port: a head that restarts opens it again.
 _PORT_WAITS = (0.5, 1.0, 2.0, 4.0, 0.0)
-"""Seconds after each look at a closed port: a head that restarts opens it again."""
 ACTOR_CPUS = 0.1
 """CPUs that Ray reserves for an actor. The stages of a step take turns, so two cores are enough for all."""
 
@@ -242,6 +242,7 @@ def _origin(module: str) -> Path | None:
     return Path(spec.origin) if spec.origin else None
 
 
+# Pids are reused: a process is its pid and its start time.
 _SCRIPT = """
 import os, shutil, signal, sys, time
 watched, folder = {}, sys.argv[1]
@@ -268,7 +269,6 @@ for _ in range(10):
         break
     time.sleep(1)
 """
-"""Pids are reused: a process is its pid and its start time."""
 
 
 class Reaper:

@@ -39,10 +39,9 @@ from workflows.train import Training
 
 T = TypeVar("T")
 
+# Groups whose rows are stretched to their limits. Micro-batches are cut by tokens, so more need no more memory.
 _LONGEST = 2
-"""Groups whose rows are stretched to their limits. Micro-batches are cut by tokens, so more need no more memory."""
-_JUDGE_SECONDS = 60.0
-"""Seconds without the judge after which the rehearsal has failed."""
+_JUDGE_SECONDS = 60.0  # seconds without the judge after which the rehearsal has failed
 _WIDTH = 36
 _MEMORY = (
     "lower train.token_budget or generator.gpu_memory_fraction, or set train.activation_checkpointing=layers; "

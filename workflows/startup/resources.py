@@ -23,8 +23,7 @@ from workflows.startup.ray_cluster import ACTOR_CPUS, joins_cluster
 
 NOTE_SECONDS = 30.0
 _FIRST_NOTE_SECONDS = 5.0
-_MODEL_SHARE = 0.1
-"""Share of a GPU for the actor of a stage's model, by Ray's count."""
+_MODEL_SHARE = 0.1  # share of a GPU for the actor of a stage's model, by Ray's count
 _OWN_CORE_SECONDS = 2.0
 
 

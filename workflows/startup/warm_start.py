@@ -42,8 +42,7 @@ from raypoly.learner.tiny_model import SupervisedTrainer, build_model, build_tok
 
 BLOCK = 2048
 """Examples of one Ray Data task."""
-_THREADS = 2
-"""Compute threads. Another number gives another order of sums, and other weights."""
+_THREADS = 2  # compute threads. Another number gives another order of sums, and other weights.
 _REPORT_EVERY = 10
 _TRAIN_SETTINGS = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # 60 s is too short for imports on a busy laptop

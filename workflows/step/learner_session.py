@@ -57,8 +57,8 @@ class LearnerSession:
         self.drifted: list[int] = []
         """Steps whose replay gave other weights."""
         self._off_policy: dict[int, int] = {}
+        # Step, groups, digest and ranks of the last update.
         self._latest: tuple[int, Sequence[TrainingGroup], str, int] | None = None
-        """Step, groups, digest and ranks of the last update."""
 
     @property
     def started(self) -> int:

@@ -27,8 +27,7 @@ from workflows.step.learner_session import LearnerSession
 from workflows.step.training_group import TrainingGroup
 
 _OBJECTIVE_STATE = "objective.json"
-_ORDER_STATE = "order.json"
-"""With `train.refill`: where the next step's problems begin in the order."""
+_ORDER_STATE = "order.json"  # with `train.refill`: where the next step's problems begin in the order
 CURSOR = "problems_taken"
 """The same in a step's row."""
 

@@ -119,8 +119,7 @@ class StepSealer:
             )
 
 
-_LOOKED_AT = 2
-"""Programs of a group whose style is measured."""
+_LOOKED_AT = 2  # programs of a group whose style is measured
 
 
 def metrics_row(

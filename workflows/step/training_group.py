@@ -25,15 +25,13 @@ from raypoly.rollouts.scaffolds.planned_prompts import planned_rows
 TRIES = 3
 WAIT_SECONDS = 0.5
 """Seconds before the second try; twice that before the third."""
-_ALWAYS_ALLOWED = 3
-"""Groups that may be skipped whatever their share: at the start two of few would be too many."""
+_ALWAYS_ALLOWED = 3  # groups that may be skipped whatever their share: at the start two of few would be too many
 
 
 class SkippedGroups:
     def __init__(self, limit: float, note: Callable[[str], None]) -> None:
         self._limit, self._note = limit, note
-        self._reasons: dict[str, str] = {}
-        """By problem. The next start tries again."""
+        self._reasons: dict[str, str] = {}  # by problem. The next start tries again.
         self.groups = self._skipped = 0
 
     async def verdicts(

@@ -20,12 +20,11 @@ from raypoly.core.values import Float32, Int32, Problem
 from workflows.step.scaffold_rounds import encode_prompts
 from workflows.step.services import Services
 
+# Mean |difference| of a log-probability that gives a note. With the right weights vLLM and transformers were 7.6e-6
+# apart at most in fp32 on a CPU, 0.0016 in the mean on an H200, whose attention multiplies in TF32, and 0.025 in bf16,
+# where single tokens reach 0.52 (135M weights).
 _WORRYING = {"float32": 0.02, "bfloat16": 0.1}
-"""Mean |difference| of a log-probability that gives a note. With the right weights vLLM and transformers were 7.6e-6
-apart at most in fp32 on a CPU, 0.0016 in the mean on an H200, whose attention multiplies in TF32, and 0.025 in bf16,
-where single tokens reach 0.52 (135M weights)."""
-_PROBE_TOKENS = 120
-"""Of the fixed prompt: almost four KV blocks of 32, so that a short response reaches the fifth."""
+_PROBE_TOKENS = 120  # of the fixed prompt: almost four KV blocks of 32, so that a short response reaches the fifth
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ _IDENTITY_KEY = "evaluation.json"
 _ROUND_KEY = re.compile(r"^rounds/(\d+)-(\d+)\.json$")
 _FREE = keys_without_effect(ModelEvaluationConfig) | {"model.path", "model.sha256", "model.lora_alpha"}
 _CONTENT = ("problems.", "prompts.")
+# Keys of the engine that hold for an endpoint, too.
 _OF_AN_ENDPOINT = ("generator.temperature", "generator.max_tokens")
-"""Keys of the engine that hold for an endpoint, too."""
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from raypoly.run.run_identity import is_model_config
 NONE = "none"
 _KEY, _CHAT_KEY = "prompts.template", "prompts.chat_template"
 _WEIGHTS = (".safetensors", ".bin")
-_OTHERS = (".json", ".txt", ".model", ".jinja")
-"""Files of tokenizer and config."""
+_OTHERS = (".json", ".txt", ".model", ".jinja")  # files of tokenizer and config
 
 
 def weights_digest(folder: Path) -> str:

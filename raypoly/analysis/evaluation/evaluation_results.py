@@ -110,8 +110,7 @@ def evaluation_results(
 
 
 MOST_PARTS = 12
-_FEWEST_PROBLEMS = 2
-"""Mean problems of a part: a title or a number divides nothing."""
+_FEWEST_PROBLEMS = 2  # mean problems of a part: a title or a number divides nothing
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 Slices = Mapping[str, Mapping[str, Sequence[str]]]

@@ -29,12 +29,10 @@ from raypoly.run.run_identity import keys_without_effect
 
 _SEED = "train.seed"
 _SEEDS = (_SEED, "warm_start.seed", "problems.seed")
-_OWN = ("run.dir", "run.name", "run.fresh")
-"""Keys that say where a run is."""
+_OWN = ("run.dir", "run.name", "run.fresh")  # keys that say where a run is
 _BEGINS = ("model.path", "model.sha256", "warm_start.")
 _WEIGHTS = "model"
-_LONGEST = 40
-"""Characters of an arm's name that is made of keys."""
+_LONGEST = 40  # characters of an arm's name that is made of keys
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ OWN = ("run.dir", "run.fresh")
 """Keys that the experiment gives to each run."""
 TRAINING = ("train", "evaluate")
 """The commands whose runs are compared; others leave a `CommandResult`."""
-_FOLDER = re.compile(r"\$([^/]+)")
-"""`$ARM` at the beginning of a value: the folder of that arm's run."""
+_FOLDER = re.compile(r"\$([^/]+)")  # `$ARM` at the beginning of a value: the folder of that arm's run
 
 
 def _once_each(seeds: tuple[int, ...]) -> tuple[int, ...]:

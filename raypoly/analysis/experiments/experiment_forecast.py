@@ -117,11 +117,9 @@ def _usd(usd: float | None) -> str:
     return "unknown" if usd is None else dollars(usd) if usd else "without cost"
 
 
-_ASKED = (0.02, 0.05, 0.1)
-"""Differences that a user may hope for."""
+_ASKED = (0.02, 0.05, 0.1)  # differences that a user may hope for
 _ANY = "any share"
-_PROBLEMS = "problems"
-"""The option of an arm's command that says how many problems it samples."""
+_PROBLEMS = "problems"  # the option of an arm's command that says how many problems it samples
 _NEEDED: tuple[Planned, ...] = get_args(Planned)
 
 

@@ -10,8 +10,7 @@ from raypoly.analysis.metrics.pass_at_k import JudgedGroup, ProblemOutcome, draw
 from raypoly.core.values import Verdict
 from raypoly.strategies.judge.structural import join_largest, structural_labels
 
-_UNTRACED = "untraced"
-"""Strategy of all correct programs where none has an execution trace."""
+_UNTRACED = "untraced"  # strategy of all correct programs where none has an execution trace
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,7 @@ def _bleu_4(candidate: _Grams, reference: _Grams) -> float:
 
 
 ENCODER = "sentence-transformers/all-mpnet-base-v2"
-_MOST_TOKENS = 384
-"""The encoder was tuned for so many; the rest of a text is left out."""
+_MOST_TOKENS = 384  # the encoder was tuned for so many; the rest of a text is left out
 _AT_ONCE = 32
 
 

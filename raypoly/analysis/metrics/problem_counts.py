@@ -19,8 +19,8 @@ from raypoly.analysis.metrics.pass_at_k import Select, block_pass_at_k, pass_at_
 
 _NEEDED = ("problem_id", "status")
 _KNOWN = (*_NEEDED, "strategy", "response_tokens", "finish_reason", "behaviour", "stratum")
+# Metadata whose values a split has in fixed shares: budgets of puzzles, data sets of a preparation.
 _STRATA = ("budget", "source")
-"""Metadata whose values a split has in fixed shares: budgets of puzzles, data sets of a preparation."""
 
 Counts = tuple[int | None, ...]
 

@@ -24,10 +24,9 @@ from raypoly.run.run_files import RunFiles
 
 Curve = Sequence[tuple[int, float]]
 """(step, value) of a run."""
-_SIZE = 13, 9
-"""Inches of one comparison's four panels."""
+_SIZE = 13, 9  # inches of one comparison's four panels
+# Okabe & Ito's palette (2008) for colour-blind readers, less yellow, which is faint on white.
 _OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe & Ito's palette (2008) for colour-blind readers, less yellow, which is faint on white."""
 # An arm that lies on another leaves it to be seen. Dashed and dotted stand for other things.
 _LINES = ("-", "-.", (0, (5, 1, 1, 1, 1, 1)))
 _TRAINING: Mapping[str, str] = {

@@ -35,8 +35,7 @@ from raypoly.core.text import visible
 from raypoly.run.run_files import RunFiles
 from raypoly.run.run_identity import keys_without_effect
 
-_CLAIM = 0.05
-"""The p below which a difference is called shown."""
+_CLAIM = 0.05  # the p below which a difference is called shown
 
 
 def show_comparison(files: Sequence[RunFiles], out: Path, console: Console, figures: Path | None = None) -> None:

@@ -179,8 +179,7 @@ def _part_cell(runs: Sequence[RunResult], k: str, part: str) -> str:
 
 
 _COSTS = ("duplicates", "followed", "surface_diversity")
-_AT_AN_END = 10
-"""Steps at a curve's beginning and end, at most half of them."""
+_AT_AN_END = 10  # steps at a curve's beginning and end, at most half of them
 
 
 def _side_measures(comparison: ArmComparison) -> ReportTable:
@@ -222,8 +221,7 @@ def _seed_pairs(comparison: ArmComparison) -> ReportTable:
     return ReportTable(("", "pairs", *map(measure_name, measures)), rows)
 
 
-_MUCH = 0.2
-"""Share of problems in common below which they hardly matter."""
+_MUCH = 0.2  # share of problems in common below which they hardly matter
 _DIFFERENCE_HEAD = (
     "",
     "",

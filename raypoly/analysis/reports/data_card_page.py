@@ -23,8 +23,7 @@ WORDS: Mapping[StageName, str] = {
 }
 """Words for the problems that went on from a stage."""
 SPLITS: Mapping[str, str] = {"train": figures.BLUE, "validation": figures.ORANGE, "test": figures.GREEN}
-_TAGS = 20
-"""Most tags that are shown."""
+_TAGS = 20  # most tags that are shown
 
 Values = Mapping[str, Any]
 

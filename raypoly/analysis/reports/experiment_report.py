@@ -32,8 +32,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.tables import ReportTable
 
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"
-_PLACE = "experiment"
-"""The kind of place in a page that takes an experiment's tables."""
+_PLACE = "experiment"  # the kind of place in a page that takes an experiment's tables
 
 
 def write_experiment_report(

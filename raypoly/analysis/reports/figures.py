@@ -48,8 +48,8 @@ _FORMATS: Mapping[str, Mapping[str, str | None]] = {
     "svg": {"Date": None, "Creator": "raypoly"},
     "png": {"Software": "raypoly"},
 }
+# Letters of a legend's longest label, for which a paper's width has room: with two columns, and with one.
 _BESIDE, _ALONE = 22, 50
-"""Letters of a legend's longest label, for which a paper's width has room: with two columns, and with one."""
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ from raypoly.core.text import visible
 
 MOST = 6000
 """The most rollouts of evaluations in a page, over all its runs, and of training as well."""
+# About the most characters of all texts in a page; where there are more, the longest texts are shortened.
 _CHARACTERS = 16_000_000
-"""About the most characters of all texts in a page; where there are more, the longest texts are shortened."""
-_LONGEST, _LEAST = 1 << 16, 1 << 10
-"""Characters of one text, at most and after shortening."""
+_LONGEST, _LEAST = 1 << 16, 1 << 10  # characters of one text, at most and after shortening
 _NUMBERS = ("advantage", "step", "slot", "place", "parent", "tokens", "p", "reward")
 
 

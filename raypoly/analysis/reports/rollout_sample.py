@@ -31,8 +31,7 @@ _COLUMNS = (
     *("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label", "degenerate", "advantage"),
     "scaffold",
 )
-_KINDS = ("status", "strategy", "role", "scaffold", ACCEPTED)
-"""What rows are drawn from by turns."""
+_KINDS = ("status", "strategy", "role", "scaffold", ACCEPTED)  # what rows are drawn from by turns
 _OF_DRAFTS = ("role", "slot", "place", "parent", "tokens", "cut", "made", *PLAN_FACTS)
 _DRAFT_COLUMNS = ("slot", "rollout", "role", "parent", "seed", "finish_reason")
 _TOKENIZER = "model/tokenizer.json"

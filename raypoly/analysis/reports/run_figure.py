@@ -15,8 +15,7 @@ from raypoly.run.run_files import RunFiles
 
 _SHADES = (figures.MIDDLE_BLUE, figures.GREEN, figures.ORANGE, figures.PINK, figures.PURPLE, figures.DARK_BLUE)
 _COLOURS = dict(zip(WAITS, (*_SHADES, figures.GREY), strict=True))
-_MOST_BARS = 60
-"""With more steps than this, neighbouring steps share a bar, which shows their mean."""
+_MOST_BARS = 60  # with more steps than this, neighbouring steps share a bar, which shows their mean
 
 
 def draw_run(run: RunFiles) -> bytes:

@@ -16,10 +16,8 @@ from raypoly.run.sinks import MEASURES
 from raypoly.strategies.judge.judge_usage import JudgeSpending, dollars, sum_spending
 
 Rows = Sequence[Mapping[str, Any]]
-_ENDS = 5
-"""Steps at a run's beginning and end whose mean is shown."""
-_BETWEEN = ("2", "32")
-"""The k of pass@k that tables leave out where there is a larger one."""
+_ENDS = 5  # steps at a run's beginning and end whose mean is shown
+_BETWEEN = ("2", "32")  # the k of pass@k that tables leave out where there is a larger one
 STRATEGIES = {
     "strategies_correct": "by execution",
     "strategies_correct_judge": "by the judge",

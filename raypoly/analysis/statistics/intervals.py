@@ -24,12 +24,9 @@ from raypoly.core.values import Float64, Int64
 
 QUANTILE = 0.975
 """For 95 % intervals."""
-_FEW_MISSES = 4.0
-"""n p (1 - p) below which the variance is hardly known."""
-_MOST_EFFECTIVE = 2.0
-"""Then a value counts at most as so many values that are 0 or 1."""
-_FEW_UNITS = 10
-"""Units that differ from the others: with fewer the variance is hardly known."""
+_FEW_MISSES = 4.0  # n p (1 - p) below which the variance is hardly known
+_MOST_EFFECTIVE = 2.0  # then a value counts at most as so many values that are 0 or 1
+_FEW_UNITS = 10  # units that differ from the others: with fewer the variance is hardly known
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from raypoly.analysis.statistics.significance import signs_test
 from raypoly.core.values import Float64
 
 _STEPS = (np.arange(400) + 0.5) / 400
+# Of the probabilities `_STEPS` ** 3: dense where a variance is far above its estimate.
 _WEIGHTS = _STEPS**2 / np.sum(_STEPS**2)
-"""Of the probabilities `_STEPS` ** 3: dense where a variance is far above its estimate."""
 
 
 @dataclass(frozen=True)

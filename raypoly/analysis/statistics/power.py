@@ -22,10 +22,9 @@ Planned = Literal["problems", "seeds", "samples"]
 CHANCE = 0.8
 """Of a 95 % interval that leaves out 0."""
 _MOST = 10_000_000
+# Probabilities over which the noncentral t is summed: SciPy's own fails far out.
 _MIDPOINTS = (np.arange(2_000) + 0.5) / 2_000
-"""Probabilities over which the noncentral t is summed: SciPy's own fails far out."""
-_FEW_MIDPOINTS = (np.arange(48) + 0.5) / 48
-"""The same where two variances are estimated."""
+_FEW_MIDPOINTS = (np.arange(48) + 0.5) / 48  # the same where two variances are estimated
 
 
 @dataclass(frozen=True)

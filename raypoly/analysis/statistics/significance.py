@@ -16,8 +16,7 @@ from raypoly.core.values import Float64, Int64
 Key = TypeVar("Key", bound=Hashable)
 
 _ZERO = 1e-12
-_AT_ONCE = 2_000_000
-"""Signs drawn at once, which bounds the memory."""
+_AT_ONCE = 2_000_000  # signs drawn at once, which bounds the memory
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_DIGITS = 100_000
-"""A tenth of a second each: to read a number takes time in the square of its digits."""
+_DIGITS = 100_000  # A tenth of a second each: to read a number takes time in the square of its digits
 _lock = threading.RLock()
 
 

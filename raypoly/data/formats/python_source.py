@@ -11,8 +11,8 @@ from typing import Any
 LONGEST = 1_000_000
 """Characters: a syntax tree takes up to 500 bytes and 5 microseconds for each."""
 
+# A program as a model writes it, which is how DeepCoder has its solutions.
 _FENCED = re.compile(r"\s*```(?:python3?|py)?[ \t]*\n(.*?\n)```\s*", re.DOTALL)
-"""A program as a model writes it, which is how DeepCoder has its solutions."""
 _SCOPES = (
     ast.FunctionDef,
     ast.AsyncFunctionDef,

@@ -16,8 +16,7 @@ from raypoly.data.formats.long_integers import dumps, loads
 from raypoly.data.formats.row_fields import EntryPoint
 
 _STRICT = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
-_CALLED = {"calls", "check"}
-"""Kinds of tests that call the entry point."""
+_CALLED = {"calls", "check"}  # kinds of tests that call the entry point
 
 
 class BudgetRow(TypedDict, total=False):

@@ -16,8 +16,7 @@ from raypoly.data.formats.python_source import parse_literal, prelude_without
 ANSWER = "Answer with one Python code block.\n"
 READ_AND_PRINT = "Read the input from standard input and print the answer to standard output."
 LONGEST_REASON = 300
-_IDS = ("task_id", "id", "question_id", "problem_id", "name")
-"""Columns that a row may be called by."""
+_IDS = ("task_id", "id", "question_id", "problem_id", "name")  # columns that a row may be called by
 _ENTRY_POINT = re.compile(r"[^\W\d]\w*(\(\))?(\.[^\W\d]\w*(\(\))?)*")
 _RUNS_CHECK = re.compile(r"\ncheck\([\w.() \t]*\)\s*\Z")
 

@@ -22,8 +22,7 @@ from raypoly.data.formats.long_integers import loads
 
 LONGEST_LINE = 1 << 28
 """Bytes; a longer line is passed over without being held. What is read of a line takes several times its memory."""
-_ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
-"""Of the files that are read of a folder."""
+_ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")  # of the files that are read of a folder
 _GZIP = b"\x1f\x8b"
 
 Row = TypeVar("Row")

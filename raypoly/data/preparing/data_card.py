@@ -15,8 +15,8 @@ from raypoly.data.preparing.preparation_folder import influential
 from raypoly.data.preparing.prepare_config import PrepareConfig, SourceConfig
 from raypoly.data.preparing.sources import LoadedSources
 
+# Difficulty, ascending; other words come last.
 _LEVELS = ("introductory", "easy", "medium", "interview", "medium_hard", "hard", "competition", "very_hard")
-"""Difficulty, ascending; other words come last."""
 _FEWEST_TOKENS = 16
 
 Decisions = Mapping[StageName, Sequence[Decision]]

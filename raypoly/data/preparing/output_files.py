@@ -50,8 +50,7 @@ SCHEMA = pa.schema(
 )
 _WITH_PUBLIC = SCHEMA.append(pa.field("public_tests", pa.string()))
 _ROW_GROUP = 256
-_GROUP_CHARACTERS = 64 << 20
-"""The most characters of tests in one group."""
+_GROUP_CHARACTERS = 64 << 20  # the most characters of tests in one group
 
 
 def write_jsonl(candidates: Iterable[Candidate], file: IO[bytes]) -> None:

@@ -23,8 +23,7 @@ class RowChoice:
     def __init__(self, name: str, source: SourceConfig) -> None:
         self._name, self._source = name, source
         self.left_out: list[Decision] = []
-        self._absent: set[str] | None = None
-        """Fields of `where` that every row so far lacks."""
+        self._absent: set[str] | None = None  # fields of `where` that every row so far lacks
         self._present: set[str] = set()
 
     def matches(self, problem_id: str, facts: SourceFacts, match: RowMatch) -> bool:

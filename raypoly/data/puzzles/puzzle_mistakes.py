@@ -11,6 +11,7 @@ import random
 from raypoly.data.puzzles.puzzle_language import AGGREGATES, ALL, COUNT, FILTERS, MAPS, Puzzle
 from raypoly.data.puzzles.puzzle_solutions import render_solution
 
+# Small changes of text that usually change the result.
 _SLIPS = (
     ("n + 1)", "n)"),
     ("b + 1)", "b)"),
@@ -29,7 +30,6 @@ _SLIPS = (
     (", 0)", ")"),
     ("+ (", "* ("),
 )
-"""Small changes of text that usually change the result."""
 
 
 def _neighbour(puzzle: Puzzle, rng: random.Random) -> Puzzle:

@@ -22,17 +22,15 @@ from raypoly.data.similar.ngrams import GramHasher, UInt64, jaccard, similar_pai
 from raypoly.data.similar.problem_names import ProblemNames, are_variants, names_of
 from raypoly.data.similar.statement_words import StatementWords, words_of_prompt
 
+# Similarity from which two statements are one, if nothing speaks against it. Of the 1890 problems of LeetCodeDataset
+# v0.2, the most similar that differ and that only their names tell apart have 0.81.
 _THRESHOLD = 0.82
-"""Similarity from which two statements are one, if nothing speaks against it. Of the 1890 problems of LeetCodeDataset
-v0.2, the most similar that differ and that only their names tell apart have 0.81."""
-_WITH_NAME = 0.3
-"""The same, where both have the same name as well."""
-_FEWEST_WORDS = 5
-"""A shorter statement says too little to tell problems apart."""
+_WITH_NAME = 0.3  # the same, where both have the same name as well
+_FEWEST_WORDS = 5  # A shorter statement says too little to tell problems apart
 
 _Reason = Literal["same name", "same statement", "n-grams in common"]
+# Why two problems are the same, and the Jaccard similarity of their statements' n-grams, 0 to 1.
 _Likeness = tuple[_Reason, float | None]
-"""Why two problems are the same, and the Jaccard similarity of their statements' n-grams, 0 to 1."""
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _VALUES = {word: str(value) for value, word in enumerate(_NUMBERS)} | {"once": "1", "twice": "2", "thrice": "3"}
+# `one of them`, `0-indexed`: they come and go without a change of meaning; so do numbers of three digits and more,
+# which are bounds.
 _UNIMPORTANT = frozenset({"0", "1"})
-"""`one of them`, `0-indexed`: they come and go without a change of meaning; so do numbers of three digits and more,
-which are bounds."""
 _NEGATIONS = frozenset({"not", "never", "cannot", "cant", "dont", "doesnt", "isnt", "arent", "mustnt", "neither"})
 _FAMILIES = tuple(
     tuple(frozenset(side.split()) for side in family.split("|"))

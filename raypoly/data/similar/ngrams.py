@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 UInt64 = NDArray[np.uint64]
 Int64 = NDArray[np.int64]
 
-_GRAM = 3
-"""Words in a row."""
-_AT_ONCE = 1 << 22
-"""Candidate pairs that are held."""
+_GRAM = 3  # words in a row
+_AT_ONCE = 1 << 22  # candidate pairs that are held
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -19,8 +19,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _FOR_EXAMPLE = re.compile(
     r"\b(?:for\s+example|for\s+instance|e\.g\.)[^)]{0,600}?(?:[.!?](?=\s|$)|\)|\Z)", re.IGNORECASE
 )
-_SHORTEST = 4
-"""Words. Where less is left, the text is laid out in another way, and all of it is the statement."""
+_SHORTEST = 4  # words. Where less is left, the text is laid out in another way, and all of it is the statement.
 
 State = Literal["kept", "example", "constraints"]
 Kind = Literal["example", "within", "constraints", "note", "statement"]

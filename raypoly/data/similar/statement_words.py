@@ -46,11 +46,11 @@ _FRAMES = (
     "You are an expert Python programmer, and here is your task:",
     "Please provide a self-contained Python script that solves the following problem in a markdown code block:",
 )
+# Sentences that data sets and loaders put around a statement to make a prompt of it.
 _FRAME = re.compile(
     "|".join(r"\s+".join(map(re.escape, frame.split())) for frame in sorted(_FRAMES, key=len, reverse=True)),
     re.IGNORECASE,
 )
-"""Sentences that data sets and loaders put around a statement to make a prompt of it."""
 _BLOCKS = "p|br|div|li|ul|ol|pre|h[1-6]|table|tr|td|th|hr|section|blockquote|center|tbody|thead"
 _INLINE = "sup|sub|code|strong|b|em|i|u|span|font|img|a|var|tt|small|big|kbd|s"
 _ATTRIBUTES = r"""(?:\s+[\w:-]+(?:\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s<>"']+)))*\s*/?"""

@@ -25,10 +25,8 @@ from raypoly.data.tasks.task_split import split_by_idea
 from raypoly.data.tasks.task_wording import word_task
 
 _FEWEST_TESTS = 18
-_DRAWN_TESTS = 10
-"""The fewest tests, and the fewest drawn ones among them."""
-_ATTEMPTS = 8
-"""Wordings that are tried of one task."""
+_DRAWN_TESTS = 10  # the fewest tests, and the fewest drawn ones among them
+_ATTEMPTS = 8  # wordings that are tried of one task
 
 
 def load_tasks(config: ProblemsConfig) -> ProblemSet:

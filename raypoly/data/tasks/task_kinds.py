@@ -28,12 +28,9 @@ from raypoly.core.seeds import derive
 from raypoly.data.tasks.task_inputs import DrawnInput, draw_value
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
-_DRAWS = 60
-"""Inputs that are drawn for a task's tests."""
-_PROBES = 48
-"""Drawn inputs on which two functions are compared."""
-_FEWEST_RESULTS = 5
-"""A composition with fewer different results on the probes is left out."""
+_DRAWS = 60  # inputs that are drawn for a task's tests
+_PROBES = 48  # drawn inputs on which two functions are compared
+_FEWEST_RESULTS = 5  # A composition with fewer different results on the probes is left out
 _CONSTANT = re.compile(r"(?<![a-zA-Z0-9])K(?![a-zA-Z0-9_])")
 
 

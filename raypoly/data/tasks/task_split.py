@@ -21,8 +21,7 @@ from raypoly.core.seeds import derive
 from raypoly.core.values import Split
 from raypoly.data.tasks.task_kinds import Task
 
-_SHARE = 4
-"""An idea has at most one part in so many of a split, where other ideas can fill it."""
+_SHARE = 4  # an idea has at most one part in so many of a split, where other ideas can fill it
 
 
 def split_by_idea(tasks: Sequence[Task], config: ProblemsConfig) -> dict[Split, Sequence[Task]]:

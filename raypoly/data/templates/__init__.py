@@ -28,8 +28,7 @@ Render = Callable[[Sequence[Mapping[str, Any]]], str]
 """The prompt of chat messages, each `{"role": ..., "content": ...}`."""
 OWN = ("base", "chat", "statement", "message")
 """Templates that lie beside this file; `statement` is the statement alone, and `message` the same as a message."""
-_FOR_PROGRAMS = ("base", "chat")
-"""Those that ask for a program."""
+_FOR_PROGRAMS = ("base", "chat")  # those that ask for a program
 _ROLE = re.compile(r"^<<(system|user|assistant)>>[ \t]*\n", re.MULTILINE)
 _BLANK = re.compile(r"\n(?:[ \t]*\n)+")
 
@@ -88,8 +87,8 @@ def read_template(text: str, name: str, where: str) -> PromptTemplate:
     return PromptTemplate(name, tuple(zip(rest[::2], rest[1::2], strict=True)))
 
 
+# Names that the hub was asked for in vain, and the end of that sentence: without a network each try takes a minute.
 _NOT_HAD: dict[str, str] = {}
-"""Names that the hub was asked for in vain, and the end of that sentence: without a network each try takes a minute."""
 
 
 def load_tokenizer(name: str, key: str) -> Any:

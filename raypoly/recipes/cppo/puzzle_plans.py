@@ -14,10 +14,10 @@ from raypoly.data.puzzles.puzzle_language import Puzzle, all_puzzles
 from raypoly.data.puzzles.puzzle_methods import method, numbers, wordings
 from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_solution
 
+# Begins of methods that say nothing.
 _TALK = ("look with care at", "think well about", "be clever about", "use the best way for", "do all of", "try hard on")
-"""Begins of methods that say nothing."""
+# Strategies whose last line is one expression with the whole solution, which the contract does not take for code.
 _IN_ONE_LINE = ("comprehension", "recursion")
-"""Strategies whose last line is one expression with the whole solution, which the contract does not take for code."""
 
 
 def gold_tuple(puzzle: Puzzle, methods: int, rng: random.Random) -> str:

@@ -26,8 +26,7 @@ from transformers.masking_utils import sdpa_mask
 from raypoly.core.errors import UsageError
 
 DECODING = "raypoly_decoding"
-_ROOM = 32
-"""Tokens by which a full layer grows, at least, within its limit."""
+_ROOM = 32  # tokens by which a full layer grows, at least, within its limit
 
 
 def decode_as_sdpa(model: PreTrainedModel) -> None:

@@ -38,8 +38,8 @@ class TransformersEngine:
         growing_cache(model, most=1)  # refuses layers that have none
         self._model = model.to(self._device).eval()
         self._receiver = build_receiver(config.transport) if config.transport in RECEIVERS else None
+        # Of the parameters that `sleep` dropped, by `id`; empty while the engine is awake.
         self._shapes: dict[int, torch.Size] = {}
-        """Of the parameters that `sleep` dropped, by `id`; empty while the engine is awake."""
         self.decoded = 0
         """Decoding steps so far: shows progress within a long batch."""
         self._stop = torch.tensor(end_tokens(model_path), device=self._device)

@@ -16,8 +16,7 @@ import torch
 from raypoly.core.errors import UsageError
 from raypoly.rollouts.engines.transfer import RECEIVERS, Named, Parcel, Sender, build_receiver, pieces_of
 
-_SUPPORTED = ("0.32",)
-"""Minor versions of vLLM whose internals these files know."""
+_SUPPORTED = ("0.32",)  # minor versions of vLLM whose internals these files know
 _CHUNK = 1 << 30
 
 

@@ -25,8 +25,7 @@ from raypoly.data.formats.row_files import files_of, rows_of
 from raypoly.data.templates import PLAIN, Render, chat_renderer
 from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
-_RESPONSES = "responses"
-"""The key of a problem's metadata that holds its responses, as JSON."""
+_RESPONSES = "responses"  # the key of a problem's metadata that holds its responses, as JSON
 
 
 class _Message(BaseModel):

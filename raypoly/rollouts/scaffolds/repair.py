@@ -18,8 +18,7 @@ from raypoly.rollouts.scaffolds.prompt_writing import from_file, shown, with_ins
 from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 from raypoly.verifier.code_extraction import find_code
 
-_LONGEST = 400
-"""Characters of an input or a result that are shown."""
+_LONGEST = 400  # characters of an input or a result that are shown
 
 
 class RepairConfig(ScaffoldConfig):

@@ -168,6 +168,7 @@ def decode_segment(span: Span, data: bytes) -> Segment:
     return Segment(heads, evaluations)
 
 
+# `split` is null in a step's row; `content` is JSON: a step's metrics, an evaluation's results.
 _COLUMNS = {
     "step": pa.int32(),
     "split": pa.string(),
@@ -175,4 +176,3 @@ _COLUMNS = {
     "groups": pa.int32(),
     "content": pa.string(),
 }
-"""`split` is null in a step's row; `content` is JSON: a step's metrics, an evaluation's results."""

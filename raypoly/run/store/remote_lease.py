@@ -36,12 +36,9 @@ from raypoly.run.store.store import Store
 logger = logging.getLogger(__name__)
 
 _EPOCH = re.compile(r"^(?:lease|starts)/epoch-(\d+)\.json$")
-_BEATS = 12
-"""Heartbeats in `ttl` seconds."""
-_LOOKS = 60
-"""How often a newcomer reads the beat in `ttl` seconds."""
-_GAP = 4.0
-"""Seconds in which a storage without conditional writes must look for an epoch and write it."""
+_BEATS = 12  # heartbeats in `ttl` seconds
+_LOOKS = 60  # how often a newcomer reads the beat in `ttl` seconds
+_GAP = 4.0  # seconds in which a storage without conditional writes must look for an epoch and write it
 
 
 @dataclass(frozen=True)

@@ -185,8 +185,7 @@ def assemble(step: int, records: Iterable[Record]) -> StepRecords:
 _MAGIC = b"RAYPOLYJ"
 _HEADER = struct.Struct("<8sI32s")
 _LENGTH = struct.Struct("<Q")
-_ENDED = -2
-"""In `draft_of`: the row of a group without attempts."""
+_ENDED = -2  # in `draft_of`: the row of a group without attempts
 _NOTHING = np.zeros(0, np.int32)
 _NO_ATTEMPT = Rollout(_NOTHING, _NOTHING, np.zeros(0, np.float32), "", "stop", 0, 0)
 

@@ -32,8 +32,7 @@ DAMAGED = "damaged/"
 """The prefix that damaged objects are moved to. They are never deleted."""
 PART = 8 << 20
 """The most bytes that one of several requests moves, so that its time is bounded however large the object is."""
-_FIRST_PATIENCE = 15.0
-"""Seconds for the very first request, so that a wrong address is found soon."""
+_FIRST_PATIENCE = 15.0  # seconds for the very first request, so that a wrong address is found soon
 _AGAIN = "run the same command again when it is back"
 
 

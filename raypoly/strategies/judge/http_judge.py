@@ -26,8 +26,8 @@ from raypoly.core.values import Labels, Problem, Rollout, Verdict
 from raypoly.strategies.judge.judge_keys import read_key, refuse_logins
 
 _LARGEST_ANSWER = 1 << 20
+# Client errors that are temporary, or that an operator can fix while the run waits (an expired key).
 _WAIT = frozenset({401, 403, 408, 425, 429})
-"""Client errors that are temporary, or that an operator can fix while the run waits (an expired key)."""
 
 
 class _Answer(BaseModel):

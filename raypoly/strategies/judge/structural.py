@@ -124,8 +124,8 @@ def _by_loops(features: frozenset[str]) -> str:
 NAME = "structural-1"
 """Signatures of puzzles and plain tasks."""
 _APPROACH_NAME = "structural-approach-3"  # approaches of everything else
+# Constructs that differ in spelling only.
 _SAME = {"generator": "comprehension", "map": "higher_order", "filter": "higher_order"}
-"""Constructs that differ in spelling only."""
 _UNSEEN = frozenset({"unseen"})
 
 

@@ -39,8 +39,8 @@ KNOWN = {
     "prompt_logprobs": "workflows.step.stages.built_in:PromptLogprobsStage",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+# Names that journal objects, or objectives, use for something else.
 _TAKEN = {"generated", "applied", "slot", *(field.name for field in fields(ScoredGroup))}
-"""Names that journal objects, or objectives, use for something else."""
 
 
 def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:
@@ -82,8 +82,7 @@ class StageRunner:
         """Those that training runs, in order."""
         self._services, self._pause, self._commit = services, pause, commit
         self._needed = needed_stages(objective)
-        self._learner_turn = asyncio.Lock()
-        """So that no call waits for long in the learner's queue."""
+        self._learner_turn = asyncio.Lock()  # so that no call waits for long in the learner's queue
 
     def __getitem__(self, name: str) -> GroupStage:
         return self._by_name[name]

@@ -17,8 +17,7 @@ from torch.distributed import BroadcastOptions, ProcessGroupGloo, TCPStore  # ty
 from raypoly.core.errors import TransferBroken
 from raypoly.rollouts.engines.transfer import Named, Parcel, Piece, Receiver, Sender, check_version, pieces_of
 
-_BUCKET = 64 << 20
-"""Bytes of a message, at most; a larger tensor is one by itself."""
+_BUCKET = 64 << 20  # bytes of a message, at most; a larger tensor is one by itself
 TIMEOUT = timedelta(minutes=10)
 """The driver ends a wait whose other side is gone."""
 

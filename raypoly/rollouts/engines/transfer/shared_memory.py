@@ -17,8 +17,7 @@ import torch
 from raypoly.core.errors import TransferBroken
 from raypoly.rollouts.engines.transfer import Named, Parcel, Piece, Receiver, Sender, check_version, pieces_of
 
-_HEADER = 64
-"""Bytes before the first tensor: the version, int64, and room up to a cache line."""
+_HEADER = 64  # bytes before the first tensor: the version, int64, and room up to a cache line
 
 
 class SharedMemorySender(Sender):

@@ -22,14 +22,14 @@ _MARGIN = 0.01  # unused share of the limit
 _NOTICEABLE = 0.03  # share of the limit by which a server's count above ours shows that others use the key
 _GUESSED = 0.97
 _ENOUGH = 5  # the fewest uses in the last minute from which a limit is guessed
+# Refusals within this many seconds add up; each counts for this many seconds of the minute.
 _STREAK, _SEEN = 120.0, 10.0
-"""Refusals within this many seconds add up; each counts for this many seconds of the minute."""
 _SURE = 3
+# Seconds that a late request may catch up on an even spread: at first, and after refusals.
 _LAG, _SHORTEST_LAG = 0.5, 0.25
-"""Seconds that a late request may catch up on an even spread: at first, and after refusals."""
 _LONG, _CATCH_UP = 5.0, 10.0  # after a longer wait for room in the minute, only so many seconds are caught up
+# Seconds without bursts after a refused burst, doubled each time; and after another refusal.
 _EVENLY, _BRIEFLY = 600.0, 60.0
-"""Seconds without bursts after a refused burst, doubled each time; and after another refusal."""
 
 
 @dataclass

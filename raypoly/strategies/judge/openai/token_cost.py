@@ -43,12 +43,12 @@ class TokenUsage:
     completion: int
 
 
+# OpenAI's public list for the standard tier as of 2026-04; other prices have to be in the config.
 _LIST_PRICES = {
     "gpt-4.1": TokenPrices(2.00, 0.50, 8.00),
     "gpt-4.1-mini": TokenPrices(0.40, 0.10, 1.60),
     "gpt-4.1-nano": TokenPrices(0.10, 0.025, 0.40),
 }
-"""OpenAI's public list for the standard tier as of 2026-04; other prices have to be in the config."""
 
 
 def configured_prices(config: JudgeConfig) -> TokenPrices | None:

@@ -17,8 +17,7 @@ from raypoly.verifier.sandbox.child import candidate, frames, plain_data
 
 _exit, _write = os._exit, os.write
 _FAILED = 1
-_DIGITS = 50_000
-"""Digits of a number that a program may print or read; judges allow more than Python."""
+_DIGITS = 50_000  # digits of a number that a program may print or read; judges allow more than Python
 
 
 def serve(channel: int, namespace: dict[str, Any], nonce: bytes, standard_input: bytes) -> NoReturn:
