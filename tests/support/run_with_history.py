@@ -121,7 +121,7 @@ async def _make(root: Path, old: Path) -> None:
     for group in groups_of(STEPS):  # one judged, one scored, one generated
         for record in stages(group)[: 3 - group.slot]:
             await journal.commit(record)
-    store.commit("evaluations/test-step-000100.json", json.dumps(results_of(100)).encode())
+    store.commit("evaluations/test-step-000100.json", seal(results_of(100)))
     store.commit("evaluations/test-step-000100.parquet", encode_table(table_of(100), {}))
     await journal.close()
     lease.release()

@@ -104,5 +104,5 @@ def test_a_second_gate_goes_on_from_the_first_and_accepts_the_plans_of_the_next_
     first, second = (read_gate(out / f"{name}-s0/model") for name in ("gate", "gate_2"))
     assert first.weights != second.weights
     assert Run(out / "warm_up-s0").drafts(1).num_rows, "there were plans to learn from"
-    assert Run(out / "warm_up_2-s0").config.gate.parameters["path"] == str(out / "gate_2-s0/model")
+    assert Run(out / "warm_up_2-s0").config.stages.parameters["gate"]["path"] == str(out / "gate_2-s0/model")
     assert "| gate_2-s0 |" in (out / "table.md").read_text()

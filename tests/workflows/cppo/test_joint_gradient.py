@@ -14,7 +14,6 @@ import pytest
 import torch
 from safetensors.torch import load as load_safetensors
 
-from raypoly.algorithms import objectives
 from raypoly.algorithms.losses import Loss, Tokens, of_run
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.config import Config
@@ -34,6 +33,7 @@ from tests.support.timed_services import timed_program
 from tests.support.virtual_clock import run_virtual
 from tests.workflows.cppo.test_gate import OWN
 from tests.workflows.step.virtual_run import SMALL, Recorded, Recorder, Sampler, open_virtual
+from workflows.startup.run_parts import NamedParts
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.training_group import TrainingGroup
 from workflows.train import Training
@@ -206,7 +206,8 @@ def test_drafts_that_differ_from_zero_by_rounding_alone_teach_nothing(size: int)
     config = load(
         None, ["objective.name=cppo", "scaffold.name=tuple", "loss.name=clipped_surrogate"], lambda text: None
     )
-    estimator = AdvantageEstimator(config, objectives.of_run(config))
+    parts = NamedParts.build(config)
+    estimator = AdvantageEstimator(parts.objective, parts.scaffold, parts.reward)
     group, zeros = make_group(0, 0, size), np.zeros(size)
     for of_drafts, silent in ((1.1e-10, True), (0.1, False)):
         trained = TrainingGroup(group, zeros, zeros, draft_advantages=np.full(2, of_drafts))
