@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,13 +13,14 @@ ACTOR_OPTIONS = {"num_cpus": 0.01}
 """Small enough for every actor of a run on two cores."""
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _a_ray_of_its_own() -> Iterator[None]:
+@contextmanager
+def small_ray() -> Iterator[None]:
+    """Two cores, and two GPUs by Ray's count alone."""
     # a short path: Ray puts sockets below it, and their paths may have 107 characters
     folder = tempfile.mkdtemp(prefix="rp-", dir="/tmp")
     with local_ray(
         num_cpus=2,
-        num_gpus=2,  # by Ray's count alone
+        num_gpus=2,
         include_dashboard=False,
         _temp_dir=folder,
         namespace="actor-tests",
@@ -27,3 +29,9 @@ def _a_ray_of_its_own() -> Iterator[None]:
     ):
         yield
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _a_ray_of_its_own() -> Iterator[None]:
+    with small_ray():
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,14 @@ from raypoly.core.errors import UsageError
 from raypoly.recipes.cppo.gate_model import GateModel
 from raypoly.recipes.cppo.gate_question import COMPLETION_TEMPLATE, WORDS
 from raypoly.recipes.cppo.gate_stage import load_gate_model
-from tests.actors.conftest import ACTOR_OPTIONS
+from tests.actors.conftest import ACTOR_OPTIONS, small_ray
 from tests.raypoly.recipes.cppo.gate_folders import PLAN, PROBLEM, REWORDED, sealed_gate
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _a_ray_of_its_own() -> Iterator[None]:
+    with small_ray():
+        yield
 
 
 def client_of(folder: Path, context: CallContext) -> StageModelClient:
