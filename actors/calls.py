@@ -276,7 +276,7 @@ class ReplacedActor(ABC):
                 await self._replace(generation, error)
 
     async def _replace(self, generation: int, error: BaseException) -> None:
-        """Start a new actor, once for all the calls that the old one took with it."""
+        # Once for all the calls that the old actor took with it.
         async with self._lock:
             if self._started == generation:
                 self.stop()

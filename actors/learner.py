@@ -285,7 +285,7 @@ def put(actors: Mapping[str, Any], question: Question[P, T], *args: P.args, **kw
 
 
 async def _lost(tasks: Sequence[asyncio.Task[Any]]) -> BaseException | None:
-    """The loss of a rank, if Ray reports one in time; without one the others would wait for ever."""
+    # without the lost rank the others would wait for ever
     pending = {task for task in tasks if not task.done()}
     until = asyncio.get_running_loop().time() + _NEIGHBOUR_SECONDS
     while True:

@@ -205,10 +205,9 @@ class ScorerActors:
         return worker.actor
 
     async def _join(self, worker: ScorerWorker) -> None:
-        """Start one more actor, or do without: retries are for those that the run needs."""
         try:
             await result(self._make(worker).setup.remote())
-        except (*LOST, RaypolyError):
+        except (*LOST, RaypolyError):  # no retry: retries are for the actors that the run needs
             if worker in self._workers:  # else it was not needed any more
                 self._grown_until = now() + _REFUSED_SECONDS
                 self._remove(worker)

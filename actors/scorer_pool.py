@@ -139,7 +139,6 @@ class ScorerPool:
         task.add_done_callback(self._tasks.discard)
 
     def _dispatch(self) -> None:
-        """Give waiting chunks to workers with room; grow where none has."""
         if self._stopped:
             return
         refused: list[ScorerWorker] = []
@@ -231,7 +230,7 @@ class ScorerPool:
             self._look = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look_around)
 
     def _look_around(self) -> None:
-        """Give back idle actors, and give crawling chunks to idle actors as well: the first verdict counts."""
+        # Crawling chunks go to idle actors as well: the first verdict counts.
         self._look = None
         if not self._queue.waiting:
             self._actors.give_back_idle()
@@ -247,7 +246,7 @@ class ScorerPool:
         self._look_later()
 
     def _crawls(self, flight: _Flight, median: float | None) -> bool:
-        """Whether a chunk takes longer than its programs' limits allow, or than the `median` pace."""
+        # Whether a chunk takes longer than its programs' limits allow, or than the `median` pace.
         if flight.doubled or flight.chunk.calibrates:
             return False
         pace, programs = flight.worker.pace, len(flight.chunk.programs)

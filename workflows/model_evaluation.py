@@ -214,7 +214,7 @@ class ModelEvaluation:
         return list(whole.values())
 
     def _first(self, group: Group) -> Group:
-        """The samples that are asked for: a round may hold more."""
+        # A round may hold more than the samples that are asked for.
         samples = self._config.sampling.samples
         verdicts = (group.verdicts or ())[:samples]
         return replace(group, rollouts=group.rollouts[:samples], findings={"score": verdicts})

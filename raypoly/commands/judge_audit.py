@@ -186,7 +186,7 @@ def _agreements(labels: Mapping[str, list[int] | None], seen: ObservedGroup) -> 
 
 
 def _without_cache(config: JudgeConfig, judge: Judge) -> Judge:
-    """The same judge without its cache, which would agree with itself, on what is left of its budget."""
+    # With its cache it would agree with itself.
     if config.budget_usd is None:
         return build_judge(config.model_copy(update={"cache_mib": 0}))
     spent = getattr(getattr(judge, "stats", lambda: None)(), "cost_usd", None) or 0.0
@@ -233,7 +233,7 @@ def _cell(measure: Measure) -> str:
 
 
 def _show_worst(console: Console, results: Sequence[AuditedGroup], golds: Sequence[GoldGroup], worst: int) -> None:
-    """Both labellings of groups that are not wholly right: refused ones, then by adjusted Rand index."""
+    # Refused groups, then by adjusted Rand index.
     wrong = [pair for pair in zip(results, golds, strict=True) if pair[0].ari != 1]
     wrong.sort(key=lambda pair: -2.0 if pair[0].ari is None else pair[0].ari)
     for result, gold in wrong[:worst]:

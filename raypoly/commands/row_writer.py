@@ -185,7 +185,7 @@ def _is_in_place(name: str, file: BinaryIO) -> bool:
 
 @contextmanager
 def _open_stream(out: str) -> Iterator[RowWriter]:
-    """A pipe, a terminal or a device: there is nothing to rename."""
+    # A pipe, a terminal or a device: there is nothing to rename.
     name = "standard output" if out == STDOUT else out
     try:
         descriptor = os.dup(sys.stdout.fileno()) if out == STDOUT else os.open(out, os.O_WRONLY)

@@ -108,7 +108,7 @@ def _digest(path: Path) -> str:
 
 
 def _write_manifest(folder: Path) -> None:
-    """Sync all files, then write a manifest with the SHA-256 of each."""
+    # Sync all files, then write a manifest with the SHA-256 of each.
     manifest = folder / _MANIFEST  # a copy of a cached folder has one already
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != manifest)
     for path in files:

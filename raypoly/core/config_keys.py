@@ -21,8 +21,6 @@ NAME = "NAME"
 
 @dataclass(frozen=True)
 class Key:
-    """One documented key of a config."""
-
     name: str
     """`train.steps`."""
     field: FieldInfo

@@ -35,9 +35,8 @@ C = TypeVar("C", bound=BaseModel)
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 with four changes: 1e-3 is a number, `on` and `off` are words (pydantic turns them into booleans
-    where a key is one), a day such as 2025-02-01 is text, and a key that is there twice is an error."""
-
+    # YAML 1.1 with four changes: 1e-3 is a number, `on` and `off` are words (pydantic turns them into booleans where a
+    # key is one), a day such as 2025-02-01 is text, and a key that is there twice is an error.
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:

@@ -101,7 +101,7 @@ class ReportTable:
 
 
 def _latex_text(cell: str) -> str:
-    """`**grpo**` in bold, a minus as such, and nothing that LaTeX takes for a command."""
+    # `**grpo**` in bold, a minus as such, and nothing that LaTeX takes for a command.
     plain = _without_bold(cell)
     text = _MINUS.sub("$-$", "".join(_LATEX.get(letter, letter) for letter in plain))
     return text if plain == cell else f"\\textbf{{{text}}}"

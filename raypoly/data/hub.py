@@ -64,7 +64,7 @@ class HubSplit:
     split: str | None = None
     """None for its only one."""
     file: str | None = None
-    """A file of the data set instead of a split of it."""
+    """Instead of a split."""
 
     @property
     def folder(self) -> Path | None:
@@ -186,7 +186,7 @@ def _unreachable(what: str, error: Exception) -> HubUnreachable:
 
 
 def _unreadable(what: str, error: Exception) -> str:
-    """The sentence for an error of `datasets`, which has no class of its own for these."""
+    # `datasets` has no class of its own for these errors.
     said = str(error)
     if "vailable" in said:  # a wrong configuration, or none of several
         known = re.findall(r"'([^']*)'", said.partition("vailable")[2].partition("]")[0])
@@ -204,10 +204,10 @@ def _first_line(error: Exception) -> str:
 
 
 def load_hub(config: ProblemsConfig) -> ProblemSet:
-    """The problems of the split `config.split` within the window, without those of `config.exclude`, split by
-    `config.seed`. `config.validation_split` and `test_split` are splits of the data set, whatever the window.
+    """The problems of `config.split` within the window but for `config.exclude`, split by `config.seed`.
 
-    Raises `UsageError` where there is no such data set, no usable row, or too few problems; `HubUnreachable`.
+    `config.validation_split` and `test_split` ignore the window. Raises `UsageError` where there is no such data set,
+    no usable row, or too few problems; `HubUnreachable`.
     """
 
     def read(split: str) -> list[Problem]:

@@ -52,11 +52,9 @@ def read_askable(path: Path, files: Sequence[Path] | None = None) -> list[Proble
 
 
 def outside_window(day: str | None, since: str | None, until: str | None) -> str:
-    """Why a day lies outside `since` to `until` (`YYYY-MM-DD`, included, None for no bound); empty where it lies
-    inside.
+    """Why a day lies outside `since` to `until` (`YYYY-MM-DD`, included); empty where it lies inside.
 
     Where there is a bound, an unknown day is outside.
-
     """
     if since is None and until is None:
         return ""

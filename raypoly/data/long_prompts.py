@@ -92,8 +92,7 @@ async def fit_training_prompts(
 
 @dataclass
 class _Search:
-    """A binary search for how many words of a statement may stay: `fits` may, `too_many` may not."""
-
+    # A binary search for how many words of a statement may stay: `fits` may, `too_many` may not.
     of: Problem
     parts: PromptParts
     words: list[str]

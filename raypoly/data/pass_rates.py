@@ -35,7 +35,7 @@ class PassRates:
         self.rows_seen = 0
 
     def take(self, row: Mapping[str, Any]) -> None:
-        """Add the row of a completed step. A row without counts changes nothing."""
+        """A row without counts changes nothing."""
         self.rows_seen += 1
         for problem, passed in zip(row.get(PROBLEMS, ()), row.get(PASSED, ()), strict=True):
             if passed is not None:

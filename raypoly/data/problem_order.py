@@ -43,7 +43,7 @@ class ProblemOrder(ABC):
 
     @property
     def size(self) -> int:
-        """Problems in one round of the line; a round has each problem once."""
+        """Problems in one round of the line, which has each once."""
         return len(self._problems)
 
     @abstractmethod
@@ -52,7 +52,7 @@ class ProblemOrder(ABC):
 
     @abstractmethod
     def at(self, cursor: int) -> tuple[int, Problem]:
-        """(Its number, the problem) at a cursor; a number is an index into the problems."""
+        """(Index among the problems, the problem) at a cursor."""
 
 
 class EpochOrder(ProblemOrder):

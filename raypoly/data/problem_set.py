@@ -33,7 +33,7 @@ class ProblemSet:
 
     splits: Mapping[Split, Sequence[Problem]]
     hash: str
-    """SHA-256 of everything that the problems say, hex. Equal sets have equal hashes on every machine."""
+    """SHA-256, hex, of everything that the problems say: the same on every machine."""
     source: str | None = None
     """The hash of the set of `problems.source`, where a scaffold brings other problems to train on."""
 
@@ -163,10 +163,7 @@ def content_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
 
 
 def without_excluded(problems: Sequence[Problem], path: Path) -> list[Problem]:
-    """The problems that the exclusion list in `path` does not name. Logs how many it leaves out.
-
-    Raises `UsageError` that names the list's bad line.
-    """
+    """Logs how many the list in `path` leaves out. Raises `UsageError` that names its bad line."""
     excluded = set()
     for number, line in read_lines(path):
         try:

@@ -50,10 +50,10 @@ def set_apart(problem: Problem, n: int) -> Problem:
 
 
 def public_digest(problem: Problem) -> list[str]:
-    """What a hash of the problem's content takes of its public tests: their hash, or nothing.
+    """The hash of the public tests, as a part of the hash of the problem's content.
 
-    Nothing where they are the first of `tests`, as the readers of public data sets have them: the hash has them there.
-    So it does not say how many of the first tests are public.
+    Empty where they are the first of `tests`, as the readers of public data sets have them: the content's hash does
+    not say how many of the first tests are public.
     """
     public, tests = problem.public_tests, problem.tests
     if public is None:

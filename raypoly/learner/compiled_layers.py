@@ -140,7 +140,7 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
 
 
 def _has_flash(model: PreTrainedModel, bf16: bool) -> bool:
-    """Whether the flash kernel computes every layer; Gemma 4's have heads of two sizes."""
+    # Gemma 4's layers have heads of two sizes.
     config = model.config.get_text_config()
     sizes = [size for name, size in config.to_dict().items() if name.endswith("head_dim") and isinstance(size, int)]
     widest = max(sizes, default=config.hidden_size // config.num_attention_heads)

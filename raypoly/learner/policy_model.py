@@ -141,7 +141,7 @@ def _window(config: PreTrainedConfig) -> int:
 
 
 def _logit_divisor(config: PreTrainedConfig) -> float:
-    """Granite divides its logits, Cohere multiplies them."""
+    # Granite divides its logits, Cohere multiplies them.
     divided, multiplied = getattr(config, "logits_scaling", None), getattr(config, "logit_scale", None)
     return float(divided or 1.0) / float(multiplied or 1.0)
 

@@ -84,7 +84,7 @@ def check_memory(config: Config, shape: ModelShape, device: Device, layout: Devi
 
 
 def _stage_models(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
-    """Models that stages ask, in float32: each an actor of its own beside the learner's first rank, which stays."""
+    # In float32, each an actor of its own beside the learner's first rank, which stays.
     for stage in own_stages(config, objectives.of_run(config)):
         try:
             model = stage.model if stage.used else None
@@ -98,7 +98,7 @@ def _stage_models(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
 
 
 def _others(config: Config) -> tuple[MemoryPart, ...]:
-    """What Ray, the libraries and the scorers take of the host, as `raypoly.planning.preflight` counts it."""
+    # As `raypoly.planning.preflight` counts it.
     workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
     return (
         MemoryPart("Ray, driver, libraries", round(BASE_MEMORY * GIB)),
@@ -126,7 +126,7 @@ def _advise(config: Config, need: Need, device: Device) -> str:
 
 
 def _changes(config: Config) -> Iterator[ConfigChange]:
-    """Changes that save memory, from the one that costs least; first those that change no result."""
+    # From the change that costs least; first those that change no result.
     train = config.train
     if train.logits_mib > _LOGITS_MIB:
         yield _change(config, "train", "logits_mib", _LOGITS_MIB)

@@ -302,8 +302,8 @@ def check_room(config: Config, here: FreeResources, remote: bool = False) -> Non
 
 
 def _rollout_bytes(config: Config) -> float:
-    """Bytes of all stored rollouts: a token's id and log-probability (8) and text (4), 4 for each log-probability after
-    another prompt, and 1 KiB a rollout of verdict and label."""
+    # A token's id and log-probability (8) and text (4), 4 for each log-probability after another prompt, and 1 KiB a
+    # rollout of verdict and label.
     rollouts = config.train.steps * config.train.prompts_per_step * config.train.rollouts
     crossed = "cross_logprobs" in objectives.of_run(config).needs
     behind = 4.0 * distinct_prompts(scaffolds.of_run(config), config.train.rollouts) if crossed else 0.0

@@ -130,7 +130,7 @@ def _identified(stages: StagesConfig) -> StagesConfig:
 
 
 def _with_horizon(config: Config, first: Config) -> Config:
-    """The config with the horizon of its decay as a number: by default that of the run's first start."""
+    # By default the horizon is that of the run's first start.
     if config.train.schedule == "constant" or config.train.schedule_steps is not None:
         return config
     return config.model_copy(

@@ -73,7 +73,7 @@ async def ask_for_plans(
     lease: Lease,
     console: Console,
 ) -> tuple[Sequence[PlanOutcome], GatePlans]:
-    """What teacher and judge said of the problems. `written`: plans of planners to be labelled, by problem."""
+    """`written`: planners' plans to be labelled, by problem."""
     plans, note = config.plans, _noted_on(console)
     questions = PlanQuestions(plans, config.problems.chat_template, store, lease, note)
     asked = [(it, plan) for it in problems for plan in written.get(it.id, ())[-plans.label_plans :]]
@@ -105,7 +105,6 @@ def _write(
     lease: Lease,
     console: Console,
 ) -> None:
-    """Write all files, and print the tables and how to train."""
     values = card_of(config, outcomes, gate)
     files = dict(zip(config.plans.gate_files, (gate.train, gate.held_out), strict=True))
     for key, content in {

@@ -142,7 +142,7 @@ class PlanQuestions:
     async def outcomes(
         self, problems: Sequence[Problem], done: Callable[[PlanOutcome], None] = lambda outcome: None
     ) -> list[PlanOutcome]:
-        """The outcome of each problem, in order. `done` is called as each is known. Raises `PausedTooLong`."""
+        """In the order of the problems; `done` is called as each is known. Raises `PausedTooLong`."""
         limit = self._config.teacher.concurrency + self._config.judge.concurrency
         return await _each([(it, self._outcome) for it in problems], limit, done)
 
@@ -213,7 +213,7 @@ class PlanQuestions:
         raise _NoAnswer("unreadable")
 
     async def _kept(self, asked: _Asked, messages: Sequence[Message], schema: dict[str, Any]) -> _Answer:
-        """The answer in the folder; else the server's, which is committed before it is used."""
+        # The server's answer is committed before it is used.
         said = json.dumps([asked.role, asked.name, messages, self._config.answer_tokens])
         key = f"plans/{asked.role}-{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
         if await asyncio.to_thread(self._store.exists, key):
@@ -227,7 +227,7 @@ class PlanQuestions:
 async def _each(
     asked: Sequence[tuple[Problem, Callable[[Problem], Awaitable[T]]]], limit: int, done: Callable[[T], None]
 ) -> list[T]:
-    """The answer about each problem, in order, `limit` at once."""
+    # In order, `limit` at once.
     at_once = asyncio.Semaphore(limit)
 
     async def one(problem: Problem, ask: Callable[[Problem], Awaitable[T]]) -> T:

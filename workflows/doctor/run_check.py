@@ -176,7 +176,7 @@ def _strangers(store: Store, keys: Sequence[str], readable: Set[str]) -> Iterato
 
 
 def _metrics(run: RunFiles, journal: Journal) -> Iterator[Finding]:
-    """metrics.jsonl has no checksum: each row is compared with the one that its step's own file holds."""
+    # metrics.jsonl has no checksum: each row is compared with the one that its step's own file holds.
     try:
         done = ((row["step"], row, journal.applied(row["step"])) for row in run.rows)
         wrong = [step for step, row, applied in done if applied and applied.metrics != row]

@@ -85,7 +85,7 @@ def _ask_actor(answer: Any) -> str:
 
 
 def _signal_actor(pulse: Pulse | None) -> str:
-    """The stacks that the actor's process writes on a signal, which works while C code holds its interpreter."""
+    # A signal works while C code holds the actor's interpreter.
     if pulse is None:
         return "(it never answered)\n"
     there = NodeAffinitySchedulingStrategy(pulse.node, soft=False)
@@ -169,7 +169,7 @@ class Watchdog:
                 return
 
     def _read_pulses(self) -> None:
-        """Take pulses that came, without waiting: an actor may never answer."""
+        # Without waiting: an actor may never answer.
         actors = {actor_id(actor): actor for actor in self._actors().values()}
         self._known = {key: self._known.get(key) or _Known(actor) for key, actor in actors.items()}
         for key, known in self._known.items():

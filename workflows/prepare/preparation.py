@@ -216,7 +216,7 @@ class Preparation:
         against: LoadedSources | None,
         candidates: Sequence[Candidate],
     ) -> None:
-        """Files of another band or split are replaced. The card comes last: it says that all are there."""
+        # Files of another band or split are replaced. The card comes last: it says that all are there.
         if self._store.exists(CARD):
             self._store.delete(CARD)
         decisions: dict[StageName, Sequence[Decision]] = {name: self._log.read(name) or [] for name in STAGES}

@@ -105,7 +105,6 @@ class DynamicSampling:
         return final
 
     def _looked_at(self, slot: int, trained: TrainingGroup) -> TrainingGroup:
-        """The group, with exact zeros if it teaches nothing."""
         if not self._estimator.silent(trained):
             return trained
         self._left_out.add(slot)

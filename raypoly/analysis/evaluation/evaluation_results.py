@@ -139,7 +139,7 @@ def _parts(values: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
 
 
 def _order(value: str) -> tuple[float, str]:
-    """Numbers by value, before other texts."""
+    # Numbers by value, before other texts.
     try:
         return float(value), value
     except ValueError:
@@ -229,7 +229,7 @@ def majority_results(groups: Sequence[Group], votes: Sequence[Sequence[str | Non
 def _diversity(
     groups: Sequence[Group], scaffold: Scaffold, attempts: int, block: int, encode: Encode | None
 ) -> dict[str, Any]:
-    """Of the methods of a block, or of its programs where there are no methods; independent attempts are one block."""
+    # Of the methods of a block, or of its programs where there are no methods; independent attempts are one block.
     methods = [scaffold.methods(group.drafts, attempts) for group in groups]
     known = any(own is not None for own in methods)
     texts = [
@@ -252,7 +252,7 @@ def _diversity(
 
 
 def _repeats(texts: Sequence[str], methods: bool) -> bool:
-    """Whether two are the same: methods by words alone, programs by every sign but white space."""
+    # Methods by words alone, programs by every sign but white space.
     return has_duplicate(texts) if methods else len({"".join(text.split()) for text in texts}) < len(texts)
 
 

@@ -121,7 +121,7 @@ def began_alike(one: RunResult, other: RunResult) -> bool:
 
 
 def why_unlike(one: RunResult, other: RunResult) -> str | None:
-    """Why two runs of a seed are not compared; None where they began alike."""
+    """None where they began alike."""
     # Equal keys are not enough: two machines make different warm starts. Digests tell these apart; where a run has
     # none, both must have measured the same before training.
     if one.start != other.start:
@@ -149,7 +149,7 @@ def _different_keys(start: str, other: str) -> list[str]:
 
 
 def _may_join(run: RunResult, others: Mapping[int, RunResult]) -> bool:
-    """Whether the run began as that of its own seed among `others`, or else with their keys."""
+    # Whether the run began as that of its own seed among `others`, or else with their keys.
     if run.seed in others:
         return began_alike(run, others[run.seed])
     return all(run.start == other.start for other in others.values())

@@ -45,7 +45,7 @@ class CommandResult:
 
     @classmethod
     def read(cls, store: Store) -> Self | None:
-        """The result in a run's folder; None where there is none. Raises `UsageError` where it is damaged."""
+        """None where the run's folder has none. Raises `UsageError` where it is damaged."""
         if not store.exists(RESULT_KEY):
             return None
         place = store.place(RESULT_KEY)

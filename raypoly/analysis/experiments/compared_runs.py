@@ -44,7 +44,7 @@ class ComparedRun:
 
 
 def compare_runs(runs: Sequence[RunFiles]) -> list[ComparedRun]:
-    """The runs in their order, with the names of their arms and their seeds."""
+    """In their order, with the names of their arms and their seeds."""
     values, after = [_for_every_seed(run.config) for run in runs], _after(runs)
     seeds = [key for key in _SEEDS if all(each[key] == each[_SEED] for each in values)]
     roots = [_root(after, i) for i in range(len(runs))]
@@ -73,7 +73,7 @@ def _result(run: RunFiles, result: RunResult) -> RunResult:
 
 
 def _for_every_seed(config: Config) -> dict[str, Any]:
-    """Dotted values without the seed in other runs' folders (`FOLDER/sft-s*/model`), and without their hashes."""
+    # Dotted values without the seed in other runs' folders (`FOLDER/sft-s*/model`), and without their hashes.
     ending = re.compile(rf"-s{config.train.seed}(?=(/{_WEIGHTS})?$)")
     values = dotted_values(config)
     for key, value in list(values.items()):
@@ -122,7 +122,7 @@ def _arms(values: Sequence[Mapping[str, Any]], starts: Sequence[str], seeds: Seq
 def _arm_names(
     arms: Sequence[int], values: Sequence[Mapping[str, Any]], called: Sequence[str], seeds: Sequence[str]
 ) -> dict[int, str]:
-    """By objective, if that is enough; else with the keys that differ, if they are short; else by the first run."""
+    # By objective, if that is enough; else with the keys that differ, if they are short; else by the first run.
     firsts = list(dict.fromkeys(arms))
     objectives = {arm: str(values[arm]["objective.name"]) for arm in firsts}
     if len(set(objectives.values())) == len(firsts):

@@ -104,12 +104,10 @@ class ArmConfig(Section):
 
     @property
     def begins_with(self) -> str | None:
-        """The arm whose weights it begins with."""
         return None if "model.path" in self.sets else next(iter(self.after), None)
 
     @property
     def sets(self) -> Mapping[str, Any]:
-        """The keys of the config that it sets."""
         return self.model_extra or {}
 
     @property
@@ -184,7 +182,7 @@ class ExperimentConfig(Section):
 
 
 def load_experiment(path: str | Path) -> ExperimentConfig:
-    """The experiment of a YAML file. Raises `UsageError`."""
+    """Raises `UsageError`."""
     file = Path(path)
     values = settings.read_yaml(file)
     if not isinstance(values, dict):
@@ -214,7 +212,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _text(key: str, value: Any) -> str:
-    """A value as an override has it: the command line reads it back as the same."""
+    # The command line reads it back as the same.
     if not isinstance(value, str):
         return json.dumps(value)
     try:

@@ -92,8 +92,8 @@ class _ArmCost:
 
 
 def _counted_config(run: PlannedRun) -> Config:
-    """The config by which its cost is counted: a command of so many problems as that many problems' steps, which is
-    too much where it updates nothing."""
+    # The config by which its cost is counted: a command of so many problems as that many problems' steps, which is too
+    # much where it updates nothing.
     config, asked = run.checked_config, run.arm_config.options.get(_PROBLEMS)
     if not isinstance(asked, int):
         return config
@@ -188,7 +188,7 @@ def planned_size(runs: Sequence[PlannedRun]) -> ExperimentSize:
 
 
 def _same_problems(configs: Sequence[Config]) -> bool:
-    """Whether all are tested on the same problems; where these can't be read yet, by their keys."""
+    # Whether all are tested on the same problems; where these can't be read yet, by their keys.
     if all(config.problems == configs[0].problems for config in configs):
         return True
     try:

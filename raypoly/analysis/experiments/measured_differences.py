@@ -157,7 +157,7 @@ def _measured(
 
 
 def _problems(numbers: EvaluationNumbers | None) -> set[str]:
-    """Ids of all problems, also of those whose tests could not be run."""
+    # Also those whose tests could not be run.
     return set(numbers.problems.id) if numbers is not None and numbers.problems is not None else set()
 
 

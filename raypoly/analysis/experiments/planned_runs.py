@@ -68,7 +68,6 @@ class PlannedRun:
 
     @property
     def begins_with(self) -> PlannedRun | None:
-        """The run whose weights it begins with."""
         return next((run for run in self.before if run.arm == self.arm_config.begins_with), None)
 
     @property
@@ -201,7 +200,7 @@ def _check_command(run: PlannedRun) -> None:
 
 
 def _checkable(arm: ArmConfig, overrides: Iterable[str]) -> tuple[str, ...]:
-    """Overrides without those that name folders of other runs."""
+    # Overrides without those that name folders of other runs.
     return tuple(text for text in overrides if text.partition("=")[0] not in arm.folders)
 
 
@@ -259,7 +258,7 @@ def warm_starts(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
 
 
 def _warm_start(run: PlannedRun) -> PlannedRun:
-    """Named by what decides the model; with the engine that starts soonest."""
+    # Named by what decides the model; with the engine that starts soonest.
     problems = run.config.problems.model_dump(exclude={"budgets"})  # which the policy never sees
     key = json.dumps([run.config.warm_start.model_dump(), problems], sort_keys=True)
     place = run.place.with_name(f"warm-start-{hashlib.sha256(key.encode()).hexdigest()[:8]}")
@@ -272,7 +271,7 @@ def _warm_start(run: PlannedRun) -> PlannedRun:
 
 @contextmanager
 def _noted(wrong: dict[str, list[str]], arm: str, later: Iterable[str] = ()) -> Iterator[None]:
-    """Collect an arm's mistakes by message, but for those in the keys `later`: other arms will make their folders."""
+    # Keys in `later` are no mistakes: other arms will make their folders.
     try:
         yield
     except UsageError as error:

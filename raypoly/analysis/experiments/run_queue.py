@@ -108,7 +108,6 @@ class RunQueue:
                 self._going.append(going)
 
     def _leave_out(self) -> None:
-        """Drop the runs that can't begin in this start."""
         while blocked := next((run for run in self._waiting if self._never(run)), None):
             self._waiting.remove(blocked)
             missing = self._never(blocked)[0]
@@ -119,7 +118,7 @@ class RunQueue:
         return [before for before in run.before if before.name not in self._let_on]
 
     def _never(self, run: PlannedRun) -> list[PlannedRun]:
-        """Of the awaited ones, those that will not be made in this start."""
+        # Of the awaited ones, those that will not be made in this start.
         there = (*self._waiting, *self._left_behind, *(going.run for going in self._going))
         return [before for before in self._awaited(run) if before.name not in {other.name for other in there}]
 
@@ -162,7 +161,6 @@ class TrainingExit:
     outcome: Outcome
     seconds: float
     words: str
-    """The outcome in words."""
 
 
 class RunningTraining:

@@ -159,7 +159,7 @@ def measure_name(measure: str) -> str:
 
 
 def read_result(arm: str, seed: int, start: str, steps: int, place: Path) -> RunResult:
-    """The result of the run in the folder `place` as it stands."""
+    """As it stands in the folder `place`."""
     files: RunFiles | None = None
     trouble = ""
     if (place / CONFIG_KEY).exists():
@@ -232,7 +232,7 @@ def evaluation_numbers(files: RunFiles, evaluation: Mapping[str, Any] | None) ->
 def _before_and_after(
     summary: Mapping[str, Any], steps: int
 ) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
-    """Before and after training; without steps the only one is both."""
+    # Without steps the only evaluation is both.
     before, after = first_and_last(summary)
     return before, after if steps else before
 

@@ -165,7 +165,6 @@ def _over_k(axes: Axes, spreads: Mapping[str, SeedSpread | None], style: ArmStyl
 
 
 def _strategies(axes: Axes, comparison: ArmComparison, styles: Mapping[str, ArmStyle]) -> None:
-    """Draw a bar for each arm, the first on top, and a dashed line where the arms began."""
     known = [(arm.name, spread) for arm in reversed(comparison.arms) if (spread := arm.after(STRATEGIES))]
     for name, spread in known:
         reach = [[spread.mean - spread.low], [spread.high - spread.mean]]
@@ -197,7 +196,7 @@ def _step_axes(axes: Axes, title: str) -> None:
 def _seed_curves(
     axes: Axes, name: str, curves: Sequence[Curve], style: ArmStyle, smoothed: bool = True, in_legend: bool = True
 ) -> None:
-    """Draw mean and range of an arm's runs, or of their running means, over the steps that all of them have."""
+    # Over the steps that all of the runs have.
     found = []
     for points in filter(None, curves):
         values = [value for _, value in points]

@@ -74,7 +74,7 @@ def drawn(panel: Panel) -> tuple[bytes, ReportTable]:
 
 
 def _numbers(axes: Axes) -> ReportTable:
-    """A column for each line and kind of bar of the figure, by its gid or label; a row for each horizontal place."""
+    # A column for each line and kind of bar of the figure, by its gid or label; a row for each horizontal place.
     series: dict[str, dict[float, float]] = {}
     for each in axes.figure.axes:
         line: Any

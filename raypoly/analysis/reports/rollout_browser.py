@@ -32,7 +32,7 @@ def rollout_browser(samples: Mapping[str, RolloutSample]) -> Markup:
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rollouts by columns, whose texts are numbers of a common list: most texts occur many times."""
+    # Texts are numbers of a common list: most occur many times.
     texts = {value for row in rows for name, value in row.items() if name not in _NUMBERS}
     shown = _shortened({text: visible(text) for text in texts})
     strings: dict[str, int] = {}

@@ -178,7 +178,7 @@ def _named(row: Mapping[str, Any], decode: Callable[[Sequence[int]], str]) -> di
 
 
 def _decoder(store: Store, said: list[str]) -> Callable[[Sequence[int]], str]:
-    """Token ids to text; no text before the run has saved its tokenizer."""
+    # No text before the run has saved its tokenizer.
     if not store.exists(_TOKENIZER):
         return lambda tokens: ""
     try:

@@ -96,14 +96,13 @@ def strategies_over_steps(axes: Axes, rows: Rows, evaluations: Rows, config: Con
 
 
 def _same_counts(evaluations: Rows) -> bool:
-    """Whether the judge counted as execution did, so that one curve lies on the other."""
+    # If the judge counted as execution did, one curve lies on the other.
     ways = ("strategies_correct", "strategies_correct_judge")
     known = [tuple(e[way] for way in ways) for e in evaluations if None not in map(e.get, ways)]
     return bool(known) and all(one == other for one, other in known)
 
 
 def _agreement_over_steps(axes: Axes, rows: Rows) -> None:
-    """Draw how far the judge agreed with gold groups, on a scale of its own at the right."""
     steps, values = _series(rows, "judge_agreement")
     if not steps:
         return
@@ -133,7 +132,7 @@ def _pass_over_k(axes: Axes, summary: Mapping[str, Any]) -> None:
 def _evaluated(
     axes: Axes, evaluations: Rows, key: str, colour: str, label: str, line: str = "-", hollow: bool = False
 ) -> None:
-    """Draw one measure of the evaluations: validation as a line, test as stars, with one entry in the legend."""
+    # Validation as a line, test as stars, with one entry in the legend.
     # What may lie on another curve is dashed and hollow: both are seen.
     style_of: dict[str, Any] = {"color": colour} | ({"markerfacecolor": "none"} if hollow else {})
     for split, style in (("validation", line), ("test", "none")):
@@ -146,7 +145,6 @@ def _evaluated(
 
 
 def _mark_splits(axes: Axes, evaluations: Rows) -> None:
-    """Explain dots and stars in the legend."""
     for split, marker in (("validation", "o"), ("test", "*")):
         if any(e["split"] == split for e in evaluations):
             axes.plot([], [], linestyle="none", marker=marker, color="black", label=f"{split} split")
@@ -158,7 +156,6 @@ def _series(rows: Rows, key: str) -> tuple[list[int], list[float]]:
 
 
 def _raw_and_smooth(axes: Axes, steps: list[int], values: list[float], colour: str, label: str) -> None:
-    """Draw the noisy curve faintly and its running mean strongly."""
     if not steps:
         return
     axes.plot(steps, values, color=colour, alpha=0.25, linewidth=1, gid=label)
@@ -167,7 +164,7 @@ def _raw_and_smooth(axes: Axes, steps: list[int], values: list[float], colour: s
 
 
 def _mean_step(axes: Axes, rows: Rows) -> None:
-    """Draw a bar for each stage, beginning where the bar above it ends: together they are the step."""
+    # Each bar begins where the bar above it ends: together they are the step.
     begin = 0.0
     stages = _stages(rows)
     for place, stage in enumerate(stages):
@@ -199,7 +196,7 @@ def _waits_over_steps(axes: Axes, rows: Rows) -> None:
 
 
 def _stages(rows: Rows) -> list[str]:
-    """The stages to draw; `cross` only where a step waited for it."""
+    # `cross` only where a step waited for it.
     return [stage for stage in _COLOURS if stage != "cross" or any(stage in row["exposed"] for row in rows)]
 
 

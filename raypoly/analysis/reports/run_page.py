@@ -96,7 +96,7 @@ def run_tables(run: RunFiles) -> dict[str, ReportTable]:
 
 
 def _scaffolds(run: RunFiles) -> list[ReportTable]:
-    """Tables of the last evaluation on test; none where it asked directly, or where its samples can't be read."""
+    # None where the evaluation asked directly.
     before, after = first_and_last(run.summary)
     last = after or before
     if last is None or "scaffold" not in last:

@@ -91,7 +91,7 @@ def results_note(summary: Mapping[str, Any]) -> str:
 
 
 def _counted_alike(sides: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Who counted strategies, where all found the same; else nobody."""
+    # Who counted strategies, where all found the same; else nobody.
     found = {by: [side.get(key) for side in sides] for key, by in STRATEGIES.items()}
     known = {by: values for by, values in found.items() if values != [None] * len(sides)}
     by_trace = known.get(STRATEGIES["strategies_correct"])

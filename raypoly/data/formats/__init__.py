@@ -54,8 +54,6 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Format:
-    """One shape of row."""
-
     name: str
     recognises: Callable[[Row], bool]
     to_problem: Callable[[Row], Problem]
@@ -87,10 +85,7 @@ FORMATS = (
 
 
 def problem_of(row: Row, source: str = "") -> Problem:
-    """The problem of one row; `source` says where it comes from, for `Problem.source`.
-
-    Raises `ValueError` with one sentence: which column, and what is wrong with it.
-    """
+    """The problem of one row. Raises `ValueError`, one sentence: which column, and what is wrong with it."""
     if not isinstance(row, Mapping):
         raise ValueError("not a JSON object")
     try:
@@ -106,7 +101,7 @@ def problem_of(row: Row, source: str = "") -> Problem:
 
 
 def _check_texts(problem: Problem) -> Problem:
-    """The problem unchanged. Raises `ValueError` where one of its texts can't be written as UTF-8."""
+    """Raises `ValueError` where one of its texts can't be written as UTF-8."""
     names = ("id", "prompt", "prelude", "prefix", "solution")
     texts = {name: getattr(problem, name) for name in names}
     for name, suite in {"tests": problem.tests, "public_tests": problem.public_tests}.items():
@@ -136,10 +131,10 @@ class ProblemFile:
 
 
 class ProblemStream:
-    """The problems of a file, of a folder's files or of those that a pattern names, one by one, each id once.
+    """The problems of a file, a folder or a pattern, in any mixture of formats, one by one, each id once.
 
-    Whatever mixture of formats the rows have. To be iterated over once. Raises `UsageError` where there is no file;
-    while it is iterated, where one can't be read; and at the end, where no row was usable.
+    To be iterated over once. Raises `UsageError` where there is no file; while it is iterated, where one can't be read;
+    and at the end, where no row was usable.
     """
 
     def __init__(self, path: Path, files: Sequence[Path] | None = None) -> None:
@@ -150,7 +145,7 @@ class ProblemStream:
         self.ids: set[str] = set()
 
     def rows(self) -> int | None:
-        """How many rows there are, good or bad; None where a file, such as a pipe, can be read once only."""
+        """Rows, good or bad; None where a file, such as a pipe, can be read once only."""
         return sum(map(count_rows, self.files)) if all(file.is_file() for file in self.files) else None
 
     def __iter__(self) -> Iterator[Problem]:

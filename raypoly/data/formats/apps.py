@@ -96,7 +96,7 @@ def _lines(value: Any, where: str) -> str:
 
 
 def solution_list(solutions: Any) -> list[Any]:
-    """A list, or one in JSON; an empty list for anything else: a problem can do without a solution."""
+    """A list, or one in JSON; empty for anything else: a problem can do without a solution."""
     try:
         value = loads(solutions) if isinstance(solutions, str) and solutions.strip() else solutions
     except ValueError:
@@ -109,7 +109,7 @@ def _depth(value: Any) -> int:
 
 
 def _declared_depth(starter: str, name: str) -> int | None:
-    """Depth of the lists that the function is annotated to return; None without such an annotation."""
+    """Depth of the lists in its return annotation; None without one."""
     try:
         tree = parse_python(
             f"{starter.rstrip()}\n        pass\n" if starter.rstrip().endswith(":") else starter, "starter_code"

@@ -127,7 +127,7 @@ def _in_python(solutions: Any) -> Iterator[str]:
 
 
 def _columns(value: Any, names: tuple[str, ...]) -> Any:
-    """A dict of lists as it is; a list of dicts, as some readers make it, turned into one."""
+    # Some readers make a list of dicts of a dict of lists.
     if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
         return {name: [item.get(name) for item in value] for name in names}
     return value

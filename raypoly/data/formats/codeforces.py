@@ -85,7 +85,7 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
 
 
 def _words_of(test: tuple[str, str]) -> tuple[tuple[str, ...], ...]:
-    """A test without its white space, in which an example and the official test differ."""
+    # An example and the official test may differ in white space.
     return tuple(tuple(text.split()) for text in test)
 
 

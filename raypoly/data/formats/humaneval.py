@@ -54,10 +54,10 @@ def _signature(prompt: str, name: str) -> int:
 
 
 def program_of(problem: Problem, code: str) -> str:
-    """The program of a fenced answer: `code`, behind the problem's prefix where it is a function's body alone.
+    """The program of a fenced answer: `code`, behind the problem's prefix where it is a body alone, dedented or not.
 
-    A body may stand at the margin, as answers have it that were dedented. A problem without prefix, or one whose
-    answers are completions (`extract_code` has put the prefix there), takes `code` as it is.
+    A problem without prefix, or one whose answers are completions (`extract_code` has put the prefix there), takes
+    `code` as it is.
     """
     if not problem.prefix or problem.answer == "completion" or _defines(code, problem.entry_point):
         return code

@@ -29,7 +29,7 @@ def long_integers() -> Iterator[None]:
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text. Raises `ValueError`."""
+    """Parse JSON. Raises `ValueError`."""
     with long_integers():
         try:
             return json.loads(text)

@@ -72,15 +72,15 @@ def _check_of(tests: str, imports: str, setup: str, code: str) -> tuple[str, str
 
 
 def _imports_used(solution: ast.Module | None, names: set[str]) -> list[ast.stmt]:
-    """Imports of the known solution that the tests lean on: the authors run both in one module."""
+    # The authors run the solution and the tests in one module, so tests may lean on its imports.
     found = [s for s in solution.body if isinstance(s, _IMPORTS)] if solution else []
     return [s for s in found if not _is_future(s) and (_is_star(s) or names_bound([s]) & names)]
 
 
 def _entry_point(names: list[str], solution: ast.Module | None, starred: bool) -> str:
-    """The one of these names, which the tests read and do not bind, that the program has to define.
+    """The one of these names, read by the tests and not bound there, that the program has to define.
 
-    `starred`: some of the names may come from a star import.
+    `starred`: some may come from a star import.
     """
     if solution is None:
         wanted = [name for name in names if name not in _BUILTINS]

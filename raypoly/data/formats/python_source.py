@@ -79,7 +79,7 @@ def prelude_without(prelude: str, entry_point: str) -> str:
 
 
 def names_bound(statements: Iterable[ast.AST]) -> set[str]:
-    """Names that the statements bind anywhere within: by assignment, definition, import or as a parameter."""
+    """Names bound anywhere within: by assignment, definition, import or as a parameter."""
     return {name for statement in statements for node in ast.walk(statement) for name in _bound_by(node)}
 
 
@@ -96,7 +96,7 @@ def names_defined(module: ast.Module) -> set[str]:
 
 
 def names_read(statements: Iterable[ast.AST]) -> dict[str, None]:
-    """Names that the statements read, each once, in order."""
+    """Names read, each once, in order."""
     nodes = (node for statement in statements for node in ast.walk(statement))
     return {node.id: None for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 

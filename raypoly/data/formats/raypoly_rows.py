@@ -20,8 +20,6 @@ _CALLED = {"calls", "check"}  # kinds of tests that call the entry point
 
 
 class BudgetRow(TypedDict, total=False):
-    """The limits of a call."""
-
     __pydantic_config__ = _STRICT  # type: ignore[misc]
     steps: Annotated[int, Field(ge=0)]
     elements: Annotated[int, Field(ge=0)]
@@ -142,8 +140,7 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
 
 
 def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row without the nulls that Parquet has for every name that another row has. Arguments and what is expected
-    of a call stay as they are."""
+    # Parquet has a null for every name that another row has. Arguments and what is expected of a call stay as they are.
     kept = _known(row)
     if isinstance(kept.get("metadata"), Mapping):
         kept["metadata"] = _known(kept["metadata"])
@@ -169,7 +166,7 @@ def _known(values: Mapping[str, Any], nullable: Collection[str] = ()) -> dict[st
 
 
 def _suite_of(tests: _Suite | AnswerTests, given: Mapping[str, Any]) -> TestSuite:
-    """The suite; its cases are as they were `given`, in the row."""
+    # The suite; its cases are as they were `given`, in the row.
     if isinstance(tests, CheckTests):
         return TestSuite("check", tests.source)
     if isinstance(tests, AnswerTests):

@@ -90,7 +90,7 @@ def nonempty_texts(columns: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be written as UTF-8: half of a surrogate pair can't."""
+    """False with half of a surrogate pair."""
     try:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
@@ -98,7 +98,7 @@ def is_utf8(text: str) -> bool:
 
 
 def join_tags(tags: Any) -> str:
-    """Tags with a comma between them, of a list or of TACO's text that is one in Python; empty where there are none."""
+    """Tags joined by commas, from a list or TACO's text that is one in Python; empty where there are none."""
     if isinstance(tags, str):
         try:
             tags = parse_literal(tags, "tags")
@@ -120,7 +120,7 @@ def day_of(value: Any) -> str:
 
 
 def prompt_of(description: str, starter: str = "") -> str:
-    """The prompt: the description, the code to be completed if there is any, and how to answer."""
+    """Description, code to be completed if there is any, and how to answer."""
     if not description.strip():
         return ""
     code = f"\n\nComplete this code:\n```python\n{starter}\n```" if starter.strip() else ""
@@ -133,12 +133,12 @@ def stdin_description(description: str) -> str:
 
 
 def call_suite(cases: Iterable[tuple[list[Any], Any]]) -> TestSuite:
-    """Tests that call a function: (arguments, expected). Raises `ValueError` where there is none."""
+    """Tests that call a function: (arguments, expected). Raises `ValueError` for none."""
     return TestSuite("calls", _json_list({"args": args, "expected": expected} for args, expected in cases), "json")
 
 
 def stdin_suite(cases: Iterable[tuple[str, str]], checker: str = "") -> TestSuite:
-    """Tests that run a whole program: (standard input, expected output). Raises `ValueError` where there is none."""
+    """Tests that run a whole program: (standard input, expected output). Raises `ValueError` for none."""
     source = _json_list({"input": given, "output": output} for given, output in cases)
     return TestSuite("stdin", source, checker=checker)
 

@@ -58,7 +58,7 @@ def rows_of(file: Path) -> Iterator[tuple[int, Any]]:
 def numbered_throughout(
     files: Iterable[Path], read: Callable[[Path], Iterable[tuple[int, Row]]]
 ) -> Iterator[tuple[int, Row]]:
-    """What `read` finds in the files, one after another; the numbers of each go on where those before it end."""
+    """What `read` finds in all files; the numbers of each go on where those before it end."""
     before = 0
     for file in files:
         number = 0
@@ -68,7 +68,7 @@ def numbered_throughout(
 
 
 def count_rows(file: Path) -> int:
-    """How many there are, good or bad; they are not looked at. Raises `UsageError` where the file can't be read."""
+    """Rows, good or bad; they are not looked at. Raises `UsageError` where the file can't be read."""
     return parquet_rows.count_parquet_rows(file) if parquet_rows.is_parquet(file) else sum(1 for _ in read_lines(file))
 
 

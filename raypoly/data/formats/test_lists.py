@@ -105,7 +105,7 @@ def _value(column: Any, name: str) -> Any:
 
 
 def _parsed(test: ListedTest) -> tuple[Any, Any]:
-    """Arguments and result of a test that has both as texts of JSON, as open-r1's copy does."""
+    # open-r1's copy has both as texts of JSON.
     try:
         return loads(test.input), loads(test.output) if isinstance(test.output, str) else test.output
     except ValueError as error:
@@ -121,7 +121,7 @@ def _checked(source: Any) -> tuple[str, TestSuite]:
 
 
 def _question(prompt: Any) -> str:
-    """A text, or the last message of a chat."""
+    # A text, or the last message of a chat.
     last = prompt[-1] if isinstance(prompt, list) and prompt else prompt
     text = last.get("content") if isinstance(last, Mapping) else last
     return text if isinstance(text, str) else ""

@@ -31,7 +31,6 @@ class ProblemBuffer:
     """An unnamed file of problems in `$TMPDIR`, which lives as long as a problem refers to it."""
 
     def __init__(self, memory: int | None = None) -> None:
-        """`memory`: the most bytes without a file; default `MEMORY`."""
         size = MEMORY if memory is None else memory
         self._file = tempfile.SpooledTemporaryFile(max_size=size)  # noqa: SIM115  open as long as a problem is asked for
         self._lock = threading.Lock()

@@ -109,7 +109,7 @@ def _sources(loaded: LoadedSources, configs: Mapping[str, SourceConfig]) -> dict
 
 
 def _reasons(decisions: Decisions) -> list[dict[str, Any]]:
-    """By stage, the most common first."""
+    # By stage, the most common first.
     found = Counter((name, _kind(d.reason)) for name in STAGES for d in decisions[name] if d.reason)
     order = sorted(found.items(), key=lambda item: (STAGES.index(item[0][0]), -item[1], item[0][1]))
     return [{"stage": stage, "reason": reason, "problems": count} for (stage, reason), count in order]
@@ -122,7 +122,7 @@ def _kind(reason: str) -> str:
 
 
 def _passes(decisions: Iterable[Decision]) -> dict[str, int]:
-    """Problems by their passes, ascending; unknown ones last."""
+    # Problems by their passes, ascending; unknown ones last.
     found = Counter(decision.facts["passes"] for decision in decisions if "passes" in decision.facts)
     known = {str(passes): found[passes] for passes in sorted(passes for passes in found if passes is not None)}
     return known | ({"unknown": found[None]} if found[None] else {})
@@ -148,5 +148,5 @@ def _level(it: Candidate) -> str:
 
 
 def _counted(values: Iterable[str]) -> dict[str, int]:
-    """The most common first, then by name."""
+    # The most common first, then by name.
     return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))

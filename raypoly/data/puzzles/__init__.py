@@ -81,7 +81,7 @@ def load_puzzles(config: ProblemsConfig) -> ProblemSet:
 
 
 def puzzle_of(problem: Problem) -> Puzzle:
-    """The puzzle that a problem was made from. Raises `UsageError` where it was not made here."""
+    """Raises `UsageError` where the problem was not made here."""
     found = find_puzzle(problem)
     if found is None:
         raise UsageError(
@@ -93,12 +93,11 @@ def puzzle_of(problem: Problem) -> Puzzle:
 
 
 def find_puzzle(problem: Problem) -> Puzzle | None:
-    """The puzzle that a problem was made from, if it was made here."""
+    """None where the problem was not made here."""
     return puzzle_by_words(problem.metadata.get("words", "")) if problem.source == "puzzles" else None
 
 
 def puzzle_by_words(words: str) -> Puzzle | None:
-    """The puzzle that asks for `words`, if there is one."""
     return _BY_WORDS.get(words)
 
 

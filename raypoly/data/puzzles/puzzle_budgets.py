@@ -32,7 +32,7 @@ class Profile:
 
     name: str
     share: float
-    """Its share of the problems of each split."""
+    """Of the problems of each split."""
     survivors: frozenset[str]
     """The strategies whose plain solutions fit."""
 
@@ -50,7 +50,7 @@ FREE = Profile("free", 1.0, _EVERY)
 
 
 def draw_profiles(count: int, rng: random.Random) -> list[Profile]:
-    """`count` profiles in random order, each as often as its share says (to within one)."""
+    """In random order, each as often as its share says (to within one)."""
     edges = [round(count * sum(p.share for p in PROFILES[: i + 1])) for i in range(len(PROFILES))]
     drawn = [profile for i, profile in enumerate(PROFILES) for _ in range(edges[i] - (edges[i - 1] if i else 0))]
     rng.shuffle(drawn)

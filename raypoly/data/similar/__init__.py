@@ -38,7 +38,7 @@ class DuplicatePair:
     """Two rows of one problem, each without its tests: they may be large, and nothing here compares them."""
 
     dropped: Problem
-    """The one to leave out: of an overlap, the one of the training set."""
+    """Of an overlap, the training set's."""
     kept: Problem
     reason: _Reason
     similarity: float | None
@@ -67,7 +67,7 @@ def find_duplicates(problems: Iterable[Problem]) -> list[DuplicatePair]:
 
 
 def find_overlaps(training: Iterable[Problem], evaluation: Iterable[Problem]) -> list[DuplicatePair]:
-    """A pair for each training problem that the evaluation has too, with the most similar of the evaluation; by id."""
+    """A pair for each training problem that the evaluation has too, with its most similar there; by id."""
     hasher = GramHasher()
     ours, theirs = _compare_all(training, hasher), _compare_all(evaluation, hasher)
     partners = _Partners(ours, theirs)
@@ -81,8 +81,6 @@ def find_overlaps(training: Iterable[Problem], evaluation: Iterable[Problem]) ->
 
 @dataclass(frozen=True)
 class _Compared:
-    """A problem with what is compared of it."""
-
     problem: Problem
     preference: tuple[bool, int, int, str, str, str]
     """The smaller one is kept: with a known solution, more tests, the longer prompt; then by what they say."""
@@ -115,8 +113,7 @@ def _prepare(problem: Problem, hasher: GramHasher) -> _Compared:
 
 
 class _Partners:
-    """Finds candidates for the same problem: by its names, its statement, and statements near to it."""
-
+    # Finds candidates for the same problem: by its names, its statement, and statements near to it.
     def __init__(self, ours: Sequence[_Compared], theirs: Sequence[_Compared]) -> None:
         left, right = ({it.digest: it.grams for it in side if it.digest} for side in (ours, theirs))
         self._near: Mapping[str, list[str]] = defaultdict(list)
@@ -146,7 +143,7 @@ def _most_similar(it: _Compared, others: Iterable[_Compared]) -> DuplicatePair |
 
 
 def _likeness_of(one: _Compared, another: _Compared) -> _Likeness | None:
-    """Whether they are one problem; None where they are two. The order of the two does not matter."""
+    """None where they are two problems. Symmetric."""
     if are_variants(one.names, another.names):
         return None
     named = bool(one.names.slugs & another.names.slugs)

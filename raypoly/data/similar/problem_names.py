@@ -25,7 +25,7 @@ _SERIES = re.compile(r"(.+?)-(i{1,3}|iv|vi{0,3}|ix|x|(?:easy|medium|hard)-versio
 
 @dataclass(frozen=True)
 class ProblemNames:
-    """The names of one problem; the same problem of another source has one of them, or none is known."""
+    """The same problem of another source has one of these names, or none is known."""
 
     slugs: frozenset[str]
     series: frozenset[tuple[str, str]]

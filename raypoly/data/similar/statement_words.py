@@ -92,7 +92,7 @@ class StatementWords:
 
 
 def words_of_prompt(prompt: str) -> StatementWords:
-    """The statement within a prompt; without a word where there is none. Takes any text."""
+    """The statement's words, none where there is no statement. Takes any text."""
     text, spans, blocks = strip_markup(prompt)
     code = "\n".join(blocks)
     docstrings = "\n".join(_DOCTEST.sub("", first or second) for first, second in _DOCSTRING.findall(code))

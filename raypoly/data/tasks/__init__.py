@@ -41,7 +41,7 @@ def load_tasks(config: ProblemsConfig) -> ProblemSet:
 
 
 def _worded(seed: int) -> Mapping[str, Problem]:
-    """One problem a task, by id. Of two statements that are too near, one gets other words."""
+    # Of two statements that are too near, one gets other words.
     tasks, problems = _by_id(), dict(_without_prompts())
     pending = set(problems)
     for attempt in range(_ATTEMPTS):

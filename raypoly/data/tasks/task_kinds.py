@@ -35,12 +35,10 @@ _CONSTANT = re.compile(r"(?<![a-zA-Z0-9])K(?![a-zA-Z0-9_])")
 
 
 class TaskInput(BaseModel):
-    """What a function takes."""
-
     model_config = _STRICT
     family: str
     parameters: list[list[str]]
-    """The names of the parameters: those of the programs, then others that a prompt may use."""
+    """Those of the programs, then others that a prompt may use."""
     says: list[str]
     noun: str = ""
     """What a kind is applied to, in words."""
@@ -56,7 +54,7 @@ class TaskInput(BaseModel):
 
 
 class TaskKind(BaseModel):
-    """One kind of task; kinds.yaml says what its fields mean."""
+    """kinds.yaml says what its fields mean."""
 
     model_config = _STRICT
     name: str
@@ -115,7 +113,7 @@ class Task:
 
     @cached_property
     def programs(self) -> Mapping[str, str]:
-        """Right programs by strategy, the reference first. Those of a composition combine those of its kinds."""
+        """By strategy, the reference first; a composition's combine those of its kinds."""
         outer, inner = self.kinds[0], self.kinds[-1]
         if outer is inner:
             return {name: self._define(outer, body) for name, body in outer.programs.items()}
@@ -193,7 +191,7 @@ def read_task_file() -> TaskFile:
 def _kinds_of(
     row: dict[str, Any], styles: dict[str, dict[str, str]], inputs: Mapping[str, TaskInput]
 ) -> Iterator[TaskKind]:
-    """The kinds of a row: one for each of its constants, or one."""
+    """One for each of the row's constants, or one."""
     row = {"idea": row["name"], "family": inputs[row["takes"]].family, **row}
     style, expression = row.pop("like", None), row.pop("expression", "")
     if style:
@@ -240,7 +238,7 @@ def _behaviour(task: Task) -> tuple[str, ...]:
 
 @cache
 def _probes(takes: str) -> tuple[str, ...]:
-    """Arguments, as JSON, on which the functions that take the same are compared: all edges, and drawn ones."""
+    # Functions that take the same are compared on all edges, and on drawn arguments.
     file = read_task_file()
     rng = random.Random(derive("task probes", takes))
     edges = [edge for kinds in file.kinds.values() for kind in kinds if kind.takes == takes for edge in kind.edges]
@@ -249,7 +247,7 @@ def _probes(takes: str) -> tuple[str, ...]:
 
 
 def _says_something(task: Task, results: Sequence[str]) -> bool:
-    """Whether the results vary, and are not what was given; of True and False each has to be a tenth of them."""
+    # Whether the results vary, and are not what was given; of True and False each has to be a tenth of them.
     found, given = results[1:], _probes(task.kinds[-1].takes)
     if task.kinds[0].gives == "bool":
         return min(found.count("true"), found.count("false")) >= len(found) / 10

@@ -25,7 +25,7 @@ _SHARE = 4  # an idea has at most one part in so many of a split, where other id
 
 
 def split_by_idea(tasks: Sequence[Task], config: ProblemsConfig) -> dict[Split, Sequence[Task]]:
-    """The tasks by split, with as many in `test` and `validation` as the config says, each split shuffled.
+    """The tasks by split, each shuffled.
 
     Raises `UsageError` where the ideas can't be dealt out so, or nothing is left to train on.
     """

@@ -21,7 +21,7 @@ from raypoly.run.store import open_store
 
 TITLE = "Audits (docs/cppo.md), of training problems"
 AUDITED = 64
-"""Training problems that are audited; all of them where there are fewer."""
+"""Training problems; all of them where there are fewer."""
 
 
 @dataclass(frozen=True)

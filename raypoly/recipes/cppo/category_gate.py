@@ -64,7 +64,7 @@ def cohen_kappa(one: Names, other: Names) -> float | None:
 
 
 def macro_f1(gold: Names, given: Names) -> float:
-    """The mean F1 over the categories that either names, each with the same weight."""
+    """Mean F1 over the categories that either names."""
     right = Counter(name for name, same in zip(gold, given, strict=True) if name == same)
     named = Counter(gold) + Counter(given)
     return sum(2 * right[name] / named[name] for name in named) / len(named)

@@ -84,7 +84,7 @@ def read_gate(folder: Path) -> GateFile:
 
 
 def gate_hash(folder: Path, given: str | None = None) -> str:
-    """SHA-256, hex, of the `gate.json` of a gate. Raises `UsageError` if another one is `given`, or as `read_gate`."""
+    """SHA-256, hex, of its `gate.json`. Raises `UsageError` if another one is `given`, or as `read_gate`."""
     read_gate(folder)
     found = hashlib.sha256((folder / FILE).read_bytes()).hexdigest()
     if given not in (None, found):

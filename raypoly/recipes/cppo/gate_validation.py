@@ -60,7 +60,7 @@ class GateValidation:
 
     @property
     def failures(self) -> Sequence[str]:
-        """Numbers below their thresholds, in words; empty for a gate that may be used."""
+        """Numbers below their thresholds, in words."""
         limits = {
             "AUC": (self.auc, LEAST_AUC),
             "balanced accuracy": (self.balanced_accuracy, LEAST_BALANCED_ACCURACY),
@@ -84,7 +84,7 @@ def auc(p: ArrayLike, label: ArrayLike) -> float | None:
 
 
 def threshold(p: Float64, valid: np.ndarray[tuple[int], np.dtype[np.bool_]], recall: float) -> float:
-    """The largest p at which at least the share `recall` of the valid plans is accepted."""
+    """The largest p that accepts at least the share `recall` of the valid plans."""
     # an exact share such as 19 of 20 may come out below its own decimal number
     able = [value for value in np.unique(p) if (p[valid] >= value).mean() >= recall - 1e-12]
     return float(max(able)) if able else float(p.min())

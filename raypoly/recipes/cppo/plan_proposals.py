@@ -106,7 +106,7 @@ def read_proposals(text: str, count: int) -> list[str]:
 
 
 def read_verdicts(text: str, count: int) -> list[MethodVerdict]:
-    """The judge's verdict on each of `count` methods, in order. Raises `InvalidAnswer`."""
+    """One for each method, in order. Raises `InvalidAnswer`."""
     given = read_reply(text, _Verdicts).methods
     by_index = {verdict.index: verdict for verdict in given}
     if len(given) != count or set(by_index) != set(range(1, count + 1)):

@@ -43,7 +43,7 @@ def plans_page(values: Values) -> str:
 
 
 def plans_tables(values: Values) -> list[ReportTable]:
-    """From the problems that a teacher was asked about to gold plans; and the rows of a gate, if there are any."""
+    """From problems asked about to gold plans; and a gate's rows, if there are any."""
     return [_plan_table(values["plans"]), *([] if values["gate"]["why_none"] else [_gate_table(values["gate"])])]
 
 

@@ -62,7 +62,7 @@ def _other(puzzle: Puzzle, methods: int, rng: random.Random) -> list[str]:
 
 
 def _near(puzzle: Puzzle) -> list[Puzzle]:
-    """The puzzles over other numbers that differ in one part alone: a gate that never sees them is soon fooled."""
+    # The puzzles over other numbers that differ in one part alone: a gate that never sees them is soon fooled.
     own = (puzzle.source, puzzle.filter, puzzle.map)
     parts = [(it, (it.source, it.filter, it.map)) for it in _PUZZLES if it.aggregate == puzzle.aggregate]
     return [it for it, its in parts if sum(one is not two for one, two in zip(own, its, strict=True)) == 1]
@@ -86,7 +86,7 @@ def _code(puzzle: Puzzle, methods: int, rng: random.Random) -> list[str]:
 
 
 def _changed(methods: int, rng: random.Random) -> set[int]:
-    """The places of the methods that are wrong: one or all."""
+    # The places of the methods that are wrong: one or all.
     return {rng.randrange(methods)} if rng.random() < 0.5 else set(range(methods))
 
 

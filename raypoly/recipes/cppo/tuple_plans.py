@@ -117,10 +117,7 @@ class TuplePlans(Scaffold):
 
 
 def plan_prompt(problem: Problem, methods: int, file: str | None, render: Render) -> str:
-    """It asks for a plan of K `methods`. `file`: the user's own template (`scaffold.plan_template`).
-
-    Raises `UsageError` as `load_template`.
-    """
+    """`file`: the user's own template (`scaffold.plan_template`). Raises `UsageError` as `load_template`."""
     labels = ", ".join(f"{label}:" for label in ascii_uppercase[:methods])
     own = _TEMPLATES / ("plan_completion.txt" if problem.answer == "completion" else "plan.txt")
     key = "scaffold.plan_template"
@@ -128,5 +125,4 @@ def plan_prompt(problem: Problem, methods: int, file: str | None, render: Render
 
 
 def solver_prompt(problem: Problem, method: str) -> str:
-    """The problem's prompt with the method to use."""
     return with_instruction(problem, f"Use this method: {shown(method)}")

@@ -146,9 +146,9 @@ class VllmEngine:
         self._forget_prefixes()
 
     def _forget_prefixes(self) -> None:
-        """Keep no block of what was sampled before: of old weights it would be wrong. And a prompt that begins with one
-        takes fewer tokens of a batch, which moves the batch's border and so rounds others otherwise. A submission has
-        to give the same bits in a process that went on and in one that began with it."""
+        # A block of old weights would be wrong. And a prompt that begins with a kept block takes fewer tokens of a
+        # batch, which moves the batch's border and so rounds others otherwise: a submission has to give the same bits
+        # in a process that went on and in one that began with it.
         if not self._engine.reset_prefix_cache():
             raise RuntimeError("vLLM kept its prefix cache: requests are still running")
 

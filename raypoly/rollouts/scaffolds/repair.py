@@ -98,7 +98,7 @@ class Repair(Scaffold):
 
 
 def _lines(drafts: Sequence[Draft], attempts: int) -> list[list[int]]:
-    """The tries of each attempt, first to last: a repair belongs to the line of its parent."""
+    # A repair belongs to the line of its parent.
     lines = [[place] for place in range(attempts)]
     of = {place: place for place in range(attempts)}
     for place, draft in enumerate(drafts[attempts:], attempts):
@@ -109,7 +109,7 @@ def _lines(drafts: Sequence[Draft], attempts: int) -> list[list[int]]:
 
 
 def _failed(draft: Draft) -> bool:
-    """Whether a try failed its public tests. One that has no verdict was not run: there are none."""
+    # A try without a verdict was not run: there are no public tests.
     return draft.verdict is not None and not draft.verdict.passed
 
 

@@ -31,7 +31,7 @@ class SketchThenSolve(Scaffold):
 
 
 def _behind(problem: Problem, sketch: Draft) -> str:
-    """The prompt after a sketch; the problem's own where the sketch is empty or was cut."""
+    # The prompt after a sketch; the problem's own where the sketch is empty or was cut.
     text = shown(sketch.rollout.text)
     if not text or sketch.rollout.finish_reason == "length":
         return problem.prompt

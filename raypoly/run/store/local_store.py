@@ -192,7 +192,7 @@ class LocalStore(Store):
                 self._disk.remove(path)
 
     def _is_left_behind(self, path: Path, host: str, pid: int) -> bool:
-        """Whether its writer is dead. Other commands (a report) may be writing derived files now."""
+        # Other commands (a report) may be writing derived files now.
         if host == self._host and not is_alive(pid):
             return True
         try:

@@ -192,7 +192,7 @@ def drafts_alone(table: pa.Table) -> pa.Table:
 
 
 def _is_attempt(table: pa.Table) -> pa.ChunkedArray:
-    """Bundles have null roles for steps without drafts."""
+    # Bundles have null roles for steps without drafts.
     return pc.equal(pc.fill_null(table.column("role"), ATTEMPT), ATTEMPT)
 
 
@@ -278,14 +278,14 @@ def extra_findings(table: pa.Table) -> Iterator[tuple[str, Any]]:
 
 
 def _is_of_drafts(finding: Any, group: Group) -> bool:
-    """An unknown finding has no rows: it is on the attempts, where there are any."""
+    # An unknown finding has no rows: it is on the attempts, where there are any.
     if isinstance(finding, pa.RecordBatch):
         return bool(finding.schema.metadata == _OF_DRAFTS)
     return not group.size
 
 
 def _lists(rows: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> pa.Array:
-    """A list column from flat values and offsets; no Python number is made on the way."""
+    # No Python number is made on the way.
     offsets = np.zeros(len(rows) + 1, np.int32)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     values = np.concatenate(rows).astype(dtype, copy=False, casting="same_kind") if rows else np.zeros(0, dtype)

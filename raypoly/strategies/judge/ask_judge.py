@@ -31,8 +31,6 @@ TROUBLE = "the sandbox could not run its programs: "
 
 @dataclass(frozen=True)
 class Answer:
-    """A judge's answer about a group."""
-
     labels: Labels | None
     reason: str = ""
     strategies: Mapping[int, str] = field(default_factory=dict)
@@ -102,7 +100,7 @@ def map_in_order(work: Callable[[T], R], items: Iterable[T], at_once: int) -> It
 
 
 def _structural_names(seen: ObservedGroup, labels: Labels) -> dict[int, str]:
-    """The structural judge's words, by the first program of each strategy."""
+    # The structural judge's words, by the first program of each strategy.
     names: dict[int, str] = {}
     for strategy, verdict in zip(labels.ids, seen.verdicts, strict=True):
         if strategy and verdict.evidence is not None:

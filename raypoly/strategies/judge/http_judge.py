@@ -38,8 +38,6 @@ class _Answer(BaseModel):
 
 
 class HttpJudge:
-    """One HTTP endpoint that labels groups."""
-
     def __init__(self, config: JudgeConfig) -> None:
         refuse_logins(config)
         if not config.url or not config.url.startswith(("http://", "https://")):

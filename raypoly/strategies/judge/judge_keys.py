@@ -19,7 +19,6 @@ def asks_openai(config: JudgeConfig) -> bool:
 
 
 def key_variable_names(config: JudgeConfig) -> list[str]:
-    """The environment variables that may hold the judge's keys."""
     first = not (config.api_key_env or config.api_key_file)
     second = config.failover_url is not None and config.failover_key_env is None
     default = _PUBLIC_VARIABLE if asks_openai(config) and (first or second) else None

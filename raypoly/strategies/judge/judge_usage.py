@@ -47,7 +47,7 @@ _QUESTION: ContextVar[tuple[QuestionTerms, Counter[str]] | None] = ContextVar("j
 
 
 def current_asker() -> str:
-    """The asker of this thread; empty where not set."""
+    """Empty where not set."""
     return _ASKER.get()
 
 
@@ -72,7 +72,6 @@ def count_usage(terms: QuestionTerms) -> Iterator[Counter[str]]:
 
 
 def current_terms() -> QuestionTerms | None:
-    """The terms of this thread's question, if set."""
     question = _QUESTION.get()
     return None if question is None else question[0]
 
@@ -157,7 +156,6 @@ class JudgeStats:
     calls: int
     """Requests sent, repeated ones and repairs included, probes not."""
     retries: int
-    """Requests sent again."""
     limited: int
     """Requests answered 429."""
     repairs: int

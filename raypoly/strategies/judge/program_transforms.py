@@ -158,7 +158,7 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def _fixed(tree: ast.Module) -> Iterator[str]:
-    """Names where tokens mislead: keywords of calls, imports, format strings, patterns."""
+    # Names where tokens mislead: keywords of calls, imports, format strings, patterns.
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg is not None:
             yield node.arg
@@ -171,7 +171,7 @@ def _fixed(tree: ast.Module) -> Iterator[str]:
 
 
 def _with_names(source: str, new: Mapping[str, str]) -> str:
-    """The source with names exchanged in place, attributes left alone, layout and comments kept."""
+    # The source with names exchanged in place, attributes left alone, layout and comments kept.
     lines = list(io.StringIO(source))
     places: list[tuple[int, int, str]] = []
     before = ""

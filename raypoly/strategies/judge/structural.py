@@ -99,7 +99,7 @@ def approach_of(features: frozenset[str]) -> str:
 
 
 def _incidental(feature: str, features: frozenset[str]) -> bool:
-    """Whether the features beside it show that the program follows another idea."""
+    # Whether the features beside it show that the program follows another idea.
     if feature == "fixpoint":
         return "swap" in features  # bubble sort, which may stop early or not
     if feature == "interval":

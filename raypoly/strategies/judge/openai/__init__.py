@@ -73,9 +73,7 @@ class OpenAIJudge:
     """Clusters groups by asking a model; thread-safe."""
 
     shared = True
-    """Its limits are the server's: all jobs of a cluster ask one instance."""
     reads_texts = True
-    """It also groups the answers to problems without tests."""
 
     def __init__(self, config: JudgeConfig, *, backoff: float = 0.5) -> None:
         """`backoff` is the first wait before a retry, in seconds."""
@@ -165,7 +163,7 @@ class OpenAIJudge:
         return _Question(problem.id, statement, shown, self._prompt if shown.programs else self._text_prompt)
 
     def _vote(self, asked: _Question, vote: int) -> tuple[Mapping[str, AssignedCluster], str]:
-        """One vote's answer by program hash, and who signs it; the second server stands in while the first is away."""
+        # The second server stands in while the first is away.
         first, *others = self._endpoints
         try:
             return self._answer(first, asked, vote), asked.sign(first)

@@ -142,7 +142,6 @@ class AnswerCache:
             _LOG.warning("The judge's cache %s can't be used (%s): answers are asked for anew.", self.path, error)
 
     def _prune(self) -> None:
-        """Delete the answers unused for longest."""
         total = self.size()[1]
         if total <= self.limit:
             return

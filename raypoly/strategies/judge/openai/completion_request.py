@@ -111,7 +111,7 @@ def _root(error: BaseException) -> str:
 
 
 def _connected(error: BaseException) -> bool:
-    """Whether the connection had been made before it broke."""
+    # Whether the connection had been made before it broke.
     return not any(type(cause).__name__.startswith("Connect") for cause in _causes(error.__cause__))
 
 
@@ -123,8 +123,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 @dataclass(frozen=True)
 class Completion:
-    """The server's answer."""
-
     text: str
     refusal: str | None
     finish_reason: str
@@ -224,7 +222,7 @@ class CompletionClient:
         raise self._remove_key(fault)
 
     def _remove_key(self, fault: RequestFault) -> RequestFault:
-        """The fault without the key, which a server may repeat."""
+        # A server may repeat the key in its answer.
         if self._key and self._key in fault.reason:
             fault.reason = fault.reason.replace(self._key, "[key]")
             fault.args = (fault.reason,)

@@ -205,7 +205,7 @@ class Endpoint:
         return body
 
     def _never(self, fault: RequestFault) -> Exception:
-        """The error for a refused request. A server that has answered before does not show a bad config."""
+        # A server that has answered before does not show a bad config.
         if fault.about_group:
             return JudgeRefused(f"{self.name} {fault.reason}.")
         if self._served and fault.status == 404:
@@ -231,8 +231,7 @@ def build_endpoints(config: JudgeConfig, ledger: BudgetLedger, backoff: float) -
 
 
 class _TokenEstimate:
-    """Estimates of a call's tokens, which its limits are kept by, from the server's counts so far."""
-
+    # Estimates of a call's tokens, which its limits are kept by, from the server's counts so far.
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._a_char, self._answered = 1 / _CHARS_A_TOKEN, 0.5

@@ -113,7 +113,7 @@ def shorten_statement(problem: str, view: str, limit: int) -> str:
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """The text, or its two ends where it is longer than `limit` characters."""
+    """Both ends of a text longer than `limit` characters."""
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit - limit * 2 // 3
@@ -177,7 +177,7 @@ def _text_of(problem: Problem, rollout: Rollout, verdict: Verdict, view: str) ->
 
 
 def _kept_lines(text: str) -> Iterator[str]:
-    """Lines outside of sections that are left out; a section ends at the next heading of another kind."""
+    # Lines outside of sections that are left out; a section ends at the next heading of another kind.
     left_out = False
     for line in text.split("\n"):
         head = _HEAD.fullmatch(line)
@@ -189,8 +189,7 @@ def _kept_lines(text: str) -> Iterator[str]:
 
 
 def _is_heading(line: str) -> bool:
-    """`Note: the answer fits` and `## Follow up` begin another section; `Explanation of it: ...` within one does
-    not."""
+    # `Note: the answer fits` and `## Follow up` begin another section; `Explanation of it: ...` within one does not.
     return bool(re.match(r"[ \t]*(?:#|\*\*|Note|Notes|Follow)", line))
 
 

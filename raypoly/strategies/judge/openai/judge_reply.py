@@ -110,7 +110,7 @@ def read_reply(text: str, kind: type[M]) -> M:
 
 
 def _assigned(entry: _Entry, count: int) -> AssignedCluster:
-    """100 also means degenerate, except with a hundred programs, where it may be an id."""
+    # 100 also means degenerate, except with a hundred programs, where it may be an id.
     degenerate = entry.degenerate or (entry.cluster_id == _OTHER_DEGENERATE and count < _OTHER_DEGENERATE)
     # what no screen or file can show, a lone half of a surrogate pair included, becomes a space
     strategy = "".join(c if c.isprintable() else " " for c in entry.strategy[:_STRATEGY_CHARS])

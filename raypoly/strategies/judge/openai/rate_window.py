@@ -152,7 +152,7 @@ class RateWindow:
             self._growth, self._grows_at = 0.02, now + 20
 
     def _stretch(self, amount: float) -> float:
-        """Seconds from a use of this amount to the next in an even spread."""
+        # Seconds from a use of this amount to the next in an even spread.
         limit = self._usable()
         return 0.0 if limit is None else self._hold * min(1.0, amount / max(limit, 1.0))
 
