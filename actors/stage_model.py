@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 
-from actors.calls import LOST, START, CallContext, ReplacedActor, result
+from actors.calls import CallContext, ReplacedActor
 from actors.model_files import ModelFiles
 from actors.watched import WATCHED, Watched
 from raypoly.algorithms.group_stage import StageModel
@@ -48,18 +48,6 @@ class StageModelClient(ReplacedActor):
     ) -> None:
         super().__init__(stage, context)
         self._stage, self._arguments, self._options = stage, (stage, files, model), options
-
-    async def start(self) -> None:
-        """Start the actor and load the model. Raises `UsageError` where that can't be had there."""
-        while True:
-            self._started += 1
-            self._actor = self._launch()
-            try:
-                with self._context.in_flight.waiting(START, self._stage, self._actor):
-                    await result(self._actor.setup.remote())
-                return
-            except LOST as error:
-                await self._context.retries.again(f"The {self._stage}", error)
 
     async def ask(self, *question: Any) -> Any:
         """The model's answer to what travels to its actor."""

@@ -43,7 +43,7 @@ from raypoly.commands import (
 )
 from raypoly.core import __version__
 from raypoly.core.errors import RaypolyError
-from raypoly.core.plugins import load_plugin, recipe_table
+from raypoly.core.plugins import load_plugin, recipe_commands
 from raypoly.run.crash import Crash
 
 _EXAMPLES = """Examples:
@@ -65,7 +65,7 @@ class ReportingGroup(typer.core.TyperGroup):
     """Commands whose `RaypolyError`s become one sentence and an exit code; also those of recipes, loaded late."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        place = recipe_table("COMMANDS").get(cmd_name)
+        place = recipe_commands().get(cmd_name)
         return super().get_command(ctx, cmd_name) if place is None else _command_of(place)
 
     def invoke(self, ctx: Any) -> Any:

@@ -83,7 +83,7 @@ class GroupStage(ABC):
         return keys
 
     @property
-    def model(self) -> StageModel | None:
+    def asked_model(self) -> StageModel | None:
         """A model that the stage asks by `services.models`. Default: none. Raises `UsageError` if it is not there."""
         return None
 

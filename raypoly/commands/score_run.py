@@ -8,7 +8,7 @@ only the rows that it wrote.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -81,7 +81,7 @@ def rescore(place: str, out: str | None, problems: Path | None, overrides: Seque
     with ExitStack() as stack:
         rows = stack.enter_context(open_rows(out, identity))
         # the numbers follow from the groups: an interrupted start's are made anew
-        work.count(rows.resume(lambda kept: work.score(kept, config, stack), keep=lambda row: "number" not in row))
+        work.count(rows.resume(lambda kept: work.score(kept, config, stack), keep=work.follows))
         for number in (*work.numbers, *training_means(work.numbers)):
             rows.write(number.row)
         rows.finish()
@@ -98,8 +98,19 @@ class _Rescoring:
         self._reward = reward_function(run.config)
         self._reported: dict[str, Mapping[str, Any]] = {}
         self.parts = parts_of(run)
+        self._coming, self._at = deque(self.parts), ""
         self.diff, self.numbers = VerdictDiff(), list[ChangedNumber]()
         self.missing = MissingVerdicts("group", since=" any more")
+
+    def follows(self, row: Row) -> bool:
+        """Whether a kept row is the next of today's parts: what lies after a part that is new, or gone, is made
+        anew."""
+        while self._coming and self._coming[0].key != row.get("of"):
+            part = self._coming.popleft()
+            if part.key != self._at and read_part(self._run, part)[0]:
+                return False
+        self._at = str(row.get("of"))
+        return bool(self._coming)
 
     def score(self, kept: int, config: ScorerConfig, stack: ExitStack) -> Iterator[Row]:
         """Rows of the groups after the first `kept`; `stack` closes the sandboxes."""

@@ -12,6 +12,7 @@ import pkgutil
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -22,19 +23,29 @@ _RECIPES = "raypoly.recipes"
 
 
 @cache
-def recipe_table(table: str) -> Mapping[str, str]:
-    """The entries of `KNOWN` or `COMMANDS` of all recipes, name to `package.module:Name`."""
+def recipe_commands() -> Mapping[str, str]:
+    """The commands of all recipes (`COMMANDS`), name to `package.module:function`."""
+    return {name: place for recipe in _recipes() for name, place in getattr(recipe, "COMMANDS", {}).items()}
+
+
+@cache
+def recipe_parts(key: str) -> Mapping[str, str]:
+    """The short names that recipes (`KNOWN`) give to parts of this config key, to `package.module:Name`."""
+    return {name: place for it in _recipes() for name, place in getattr(it, "KNOWN", {}).get(key, {}).items()}
+
+
+def _recipes() -> list[ModuleType]:
     folder = importlib.import_module(_RECIPES).__path__
-    recipes = [importlib.import_module(f"{_RECIPES}.{it.name}") for it in pkgutil.iter_modules(folder)]
-    return {name: place for recipe in recipes for name, place in getattr(recipe, table, {}).items()}
+    return [importlib.import_module(f"{_RECIPES}.{it.name}") for it in pkgutil.iter_modules(folder)]
 
 
 def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
     """The object of this `name`; `key` is its config key. Raises `UsageError` if it can't be imported."""
-    target = known.get(name) or recipe_table("KNOWN").get(name, name)
+    brought = recipe_parts("scaffold.name" if key == "--scaffold" else key)
+    target = known.get(name) or brought.get(name, name)
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute):
-        near = get_close_matches(name, [*known, *recipe_table("KNOWN")], n=1)
+        near = get_close_matches(name, [*known, *brought], n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         choice = f"Known: {', '.join(sorted(known))}, or one" if known else "Give one"
         raise UsageError(f"{key}={name!r} is unknown{hint} {choice} of your own as package.module:Name.")

@@ -87,7 +87,7 @@ def _stage_models(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
     # In float32, each an actor of its own beside the learner's first rank, which stays.
     for stage in own_stages(config, objectives.of_run(config)):
         try:
-            model = stage.model if stage.used else None
+            model = stage.asked_model if stage.used else None
         except UsageError:  # it is not there yet, as that of an experiment's arm: its size is unknown
             yield MemoryPart(f"the {stage.name}'s model", None)
             continue

@@ -26,7 +26,7 @@ from raypoly.core.config import Config, Section, StagesConfig
 from raypoly.core.config_keys import config_keys, dotted_values, flatten_keys
 from raypoly.core.errors import CorruptData, StorageError, UsageError
 from raypoly.core.gguf_models import with_sha256
-from raypoly.core.plugins import load_plugin
+from raypoly.core.plugins import load_plugin, recipe_parts
 from raypoly.run.run_folder import explain_unusable, open_leased, run_location
 from raypoly.run.store import Lease, Store, open_store
 from raypoly.run.store.catalogue import completed_steps
@@ -110,7 +110,9 @@ def resolve_run(config: Config) -> RunDirectory:
 
     Raises `UsageError` if the place can't be used, or holds something else or a run with other values of its keys.
     """
-    config = config.model_copy(update={"model": with_sha256(config.model), "stages": _identified(config.stages)})
+    config = config.model_copy(
+        update={"model": with_sha256(config.model), "stages": _identified(config.stages, config.objective.name)}
+    )
     objective = config.objective.name.rpartition(":")[2].replace("/", "-")
     options = storage_options(config)
     location = run_location(
@@ -122,10 +124,16 @@ def resolve_run(config: Config) -> RunDirectory:
         return RunDirectory(location, config, store.exists(CONFIG_KEY), _checked_changes(store, config))
 
 
-def _identified(stages: StagesConfig) -> StagesConfig:
+def _identified(stages: StagesConfig, objective: str) -> StagesConfig:
     """The section with each stage's keys as they identify a run (`GroupStage.identify`)."""
-    kinds = [load_plugin(place, {}, "stages.own") for place in stages.own]
-    keys = {kind.name: kind.identify(stages.parameters[kind.name]) for kind in kinds if kind.name in stages.parameters}
+    # raypoly's own objectives, in a room above this one, bring no stages
+    brings = ":" in objective or objective in recipe_parts("objective.name")
+    brought = getattr(load_plugin(objective, {}, "objective.name"), "stages", ()) if brings else ()
+    kinds: dict[str, Any] = {}
+    for place in (*stages.own, *brought):
+        kind = load_plugin(place, {}, "stages.own")
+        kinds.setdefault(kind.name, kind)  # one that is given takes the place of a brought one
+    keys = {name: it.identify(stages.parameters[name]) for name, it in kinds.items() if name in stages.parameters}
     return stages.model_copy(update=keys)
 
 

@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Literal
@@ -24,11 +25,11 @@ from raypoly.core.errors import CorruptData, OtherSchema, StorageError
 from raypoly.run.run_files import RunFiles
 from raypoly.run.sinks import METRICS
 from raypoly.run.store import Store
-from raypoly.run.store.catalogue import INDEX, Catalogue, decode_segment, parse_segments
+from raypoly.run.store.catalogue import INDEX, Catalogue, Span, decode_segment, parse_segments
 from raypoly.run.store.catalogue import PREFIX as ROLLOUTS
 from raypoly.run.store.lease import LeaseState
 from raypoly.run.store.open_store import probe_lease
-from raypoly.run.store.rollout_files import RolloutFiles, read_evaluation
+from raypoly.run.store.rollout_files import StepsFile, read_evaluation
 from raypoly.run.store.sealed_files import decode_table, unseal
 from raypoly.run.store.shards import checkpoint_folder
 from raypoly.run.store.store import DAMAGED
@@ -91,12 +92,15 @@ class DoctorReport:
 def examine(place: str, on_progress: OnProgress = lambda done, total: None) -> DoctorReport:
     """Check every object of a run. Raises `UsageError` if there is no run; `StorageError`."""
     run = RunFiles(place)
+    with suppress(CorruptData, StorageError):  # a folder of another schema: one sentence, before all of it is read
+        _ = run.config
     for look in range(1, _LOOKS + 1):
         # A live driver replaces objects between our listing and our reading: then look again, for the new ones.
         try:
             report = _examine_once(run, on_progress)
         except StorageError:
-            if look == _LOOKS:
+            lease = probe_lease(run.store)
+            if look == _LOOKS or lease is None or lease.lives is False:
                 raise
             continue
         if not any(finding.state == "gone" for finding in report.findings):
@@ -130,10 +134,12 @@ def _examine_once(run: RunFiles, on_progress: OnProgress) -> DoctorReport:
 def _jobs(store: Store, keys: Sequence[str]) -> Iterator[Job]:
     """A reader for each file with a checksum, but for the journal's."""
     checkpoints, catalogue = Checkpoints(store), Catalogue.of(key for key in keys if key.startswith(ROLLOUTS))
-    for step in checkpoints.steps():
-        yield f"{checkpoint_folder(step)}{MANIFEST}", partial(checkpoints.verified, step)
-    for key, step in {key: step for step, key in catalogue.files.items()}.items():  # one step checks a whole bundle
-        yield key, partial(RolloutFiles(store).table, step)
+    for key in keys:
+        if (step := step_of(key)) is not None and key == f"{checkpoint_folder(step)}{MANIFEST}":
+            yield key, partial(checkpoints.verified, step)
+    singles = ((Span(step, step), key) for step, key in catalogue.singles.items())
+    for span, key in (*singles, *catalogue.bundles.items()):
+        yield key, lambda span=span, key=key: StepsFile.parse(store.read(key), span, key)  # type: ignore[misc]
     for (step, split), key in catalogue.evaluations.items():
         yield key, partial(read_evaluation, store, step, split)
     for span, key in parse_segments(key for key in keys if key.startswith(INDEX))[0].items():

@@ -63,11 +63,16 @@ class Manifest:
     @classmethod
     def parse(cls, step: int, data: bytes) -> Manifest:
         """Raises `CorruptData` if it differs from what was committed for this step; `OtherSchema`."""
-        body = unseal(data, _manifest_key(step))
-        if body["step"] != step:
-            raise CorruptData(f"{_manifest_key(step)} is the manifest of step {body['step']}")
-        files = {name: ManifestEntry(**entry) for name, entry in body["files"].items()}
-        return cls(step, body["epoch"], body["ranks"], files)
+        key = _manifest_key(step)
+        body = unseal(data, key)
+        try:
+            files = {name: ManifestEntry(**entry) for name, entry in body["files"].items()}
+            found = cls(body["step"], body["epoch"], body["ranks"], files)
+        except (KeyError, TypeError, AttributeError) as error:  # a sound file of another kind
+            raise CorruptData(f"{key} is damaged: it is no manifest.") from error
+        if found.step != step:
+            raise CorruptData(f"{key} is the manifest of step {found.step}")
+        return found
 
 
 @dataclass(frozen=True)

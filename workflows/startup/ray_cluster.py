@@ -23,8 +23,10 @@ from typing import Any, Self
 
 import ray
 
+from raypoly.algorithms import objectives
 from raypoly.core.config import Config, ScorerConfig
 from raypoly.core.errors import RaypolyError
+from raypoly.core.plugins import load_plugin
 from raypoly.run.sinks import WANDB_SECRETS
 from raypoly.run.store.lease import is_alive
 from raypoly.strategies.judge.judge_keys import key_variable_names
@@ -226,6 +228,7 @@ def user_modules(config: Config) -> list[str]:
         config.problems.source,
         config.reward.name,
         *config.stages.own,
+        *load_plugin(config.objective.name, objectives.KNOWN, "objective.name").stages,
     )
     roots = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name} - {"raypoly"}
     found = {_origin(root) for root in roots}

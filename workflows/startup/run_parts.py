@@ -52,12 +52,16 @@ class NamedParts:
     def build(cls, config: Config) -> Self:
         """Raises `UsageError` for a part that is missing, or that does not go with the others."""
         objective = objectives.of_run(config)
+        stages = build_stages(config, objective)
+        for stage in stages:
+            if stage.used:
+                _ = stage.asked_model  # raises here, before the run's folder holds anything
         return cls(
             objective,
             losses.of_run(config),
             scaffolds.of_run(config),
             reward_function(config),
-            build_stages(config, objective),
+            stages,
         )
 
 
@@ -81,7 +85,7 @@ class StartedActors:
             samples,
             scoring=samples or bool(config.stages.own or with_tests(problem_set.splits["train"])),
             judging=asks_judge(config) if samples else "judge" in used,
-            models={stage.name: model for stage in stages if stage.used and (model := stage.model) is not None},
+            models={stage.name: model for stage in stages if stage.used and (model := stage.asked_model) is not None},
         )
 
     def describe(self, engine: str) -> str:

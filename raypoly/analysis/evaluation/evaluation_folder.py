@@ -21,7 +21,7 @@ from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig
 from raypoly.core.config_keys import dotted_values, flatten_keys
 from raypoly.core.errors import CorruptData, UsageError
 from raypoly.data.preparing.candidates import Candidate, contents_hash
-from raypoly.run.run_folder import open_leased, run_location
+from raypoly.run.run_folder import explain_unusable, open_leased, run_location
 from raypoly.run.run_identity import (
     Change,
     find_foreign_entry,
@@ -69,13 +69,19 @@ class EvaluationFolder:
 
     def open(self) -> tuple[Store, Lease]:
         """Raises `LeaseHeld` if another driver lives, `UsageError` if the folder holds something else."""
+        with explain_unusable(self.location):  # before the lease: a folder of something else is not touched
+            self._check(open_store(self.location, self._options, make=False))
         return open_leased(self.location, self._options, "raypoly evaluate", self._record)
 
     def _record(self, store: Store, _: Lease) -> None:
+        self._check(store)
+        if not store.exists(_IDENTITY_KEY):
+            store.commit(_IDENTITY_KEY, seal(self.identity))
+
+    def _check(self, store: Store) -> None:
         if not store.exists(_IDENTITY_KEY):
             if (strange := find_foreign_entry(store)) is not None:
                 raise UsageError(f"run.dir={store.uri} holds {strange} and no evaluation: give a new or empty folder.")
-            store.commit(_IDENTITY_KEY, seal(self.identity))
             return
         try:
             first = unseal(store.read(_IDENTITY_KEY), store.place(_IDENTITY_KEY))

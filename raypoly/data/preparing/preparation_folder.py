@@ -61,6 +61,7 @@ class PreparationFolder(Generic[C]):
 
     def open(self) -> tuple[Store, Lease]:
         """Open it for writing. Raises `LeaseHeld`, and `UsageError` if it holds something else."""
+        self.look()  # before the lease: a folder of something else is not touched
         return open_leased(self.location, _options(self.config), "raypoly prepare", self._record)
 
     def _record(self, store: Store, _: Lease) -> None:

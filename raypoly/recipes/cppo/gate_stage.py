@@ -98,9 +98,10 @@ class ModelGate(GateStage):
         return {**keys, "sha256": gate_hash(_folder(path), keys.get("sha256"))}
 
     @property
-    def model(self) -> StageModel:
+    def asked_model(self) -> StageModel:
         if not self.keys.path:
             raise UsageError("The stage gate needs stages.gate.path, the folder of a gate's model.")
+        _ = self.file  # raises where it is no gate, or not the one that was sealed
         return StageModel(_folder(self.keys.path), load_gate_model, self.keys.threads)
 
     @cached_property

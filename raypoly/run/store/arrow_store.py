@@ -5,18 +5,22 @@ They have no conditional writes: the store looks before it writes, and the lease
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from raypoly.core.errors import UsageError
 from raypoly.run.store.location import Location, StorageOptions
-from raypoly.run.store.store import Store, in_parts
+from raypoly.run.store.store import RequestFailed, Store, in_parts
+
+_T = TypeVar("_T")
 
 
 class ArrowStore(Store):
@@ -37,6 +41,15 @@ class ArrowStore(Store):
                 "give a folder's path, or s3://, gs:// or az://bucket/prefix."
             ) from error
         self._root = root.rstrip("/")
+
+    def _do(self, verb: str, key: str, request: Callable[[], _T], changes: bool = False) -> _T:
+        def explained() -> _T:
+            try:
+                return request()
+            except pa.ArrowException as error:  # no OSError, unlike the failures of files
+                raise RequestFailed(" ".join(str(error).split())[:200]) from error
+
+        return super()._do(verb, key, explained, changes)
 
     def _create(self, key: str, data: bytes) -> bool:
         raise AssertionError("it has no conditional writes, so nobody asks for one")
@@ -69,8 +82,9 @@ class ArrowStore(Store):
         yield from (info.base_name for info in self._entries(self._root))
 
     def _delete(self, key: str) -> None:
-        if self._size(key) is not None:
-            self._filesystem.delete_file(f"{self._root}/{key}")
+        with contextlib.suppress(FileNotFoundError):
+            if self._size(key) is not None:
+                self._filesystem.delete_file(f"{self._root}/{key}")
 
     def _entries(self, folder: str, recursive: bool = False) -> Iterator[pafs.FileInfo]:
         """Without half-written files."""

@@ -127,7 +127,7 @@ class LocalStore(Store):
 
     def fetch(self, key: str) -> Path:
         path = self.local_path(key.removesuffix("/"))
-        if not path.exists():
+        if not self._do("read", key, path.exists):
             raise StorageError(f"{path} could not be read: it is missing.")
         return path
 

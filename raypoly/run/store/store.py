@@ -113,6 +113,13 @@ class Store(ABC):
     def put_mutable(self, key: str, content: bytes | Path) -> None:
         """Replace a derived file (a summary, a report) whole, by bytes or by a local file's content."""
         check_key(key)
+        if isinstance(content, Path):
+            try:
+                content.open("rb").close()
+            except OSError as error:
+                raise StorageError(
+                    f"{content} could not be read ({error.strerror or error}); check the disk."
+                ) from error
         self._do("written", key, lambda: self._put(key, content), changes=True)
 
     def read(self, key: str) -> bytes:

@@ -148,6 +148,26 @@ def test_what_an_interrupted_start_scored_is_not_scored_again(
     assert out.read_bytes() == whole.read_bytes()
 
 
+def test_what_was_measured_between_two_starts_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows come by step: what lies after a new part is scored again, and none is there twice."""
+    (tmp_path / "own_reward.py").write_text(REWARD)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_reward", raising=False)
+    own = importlib.import_module("own_reward")
+    run = write_scored_run(tmp_path, slandered, without_labels, None, "reward.name=own_reward:reward")
+    out, whole = tmp_path / "d.jsonl", tmp_path / "whole.jsonl"
+    own.calls, own.stop_at = 0, 3 * 4 + 1
+    with pytest.raises(KeyboardInterrupt):
+        rescore(run, str(out), None, [], workers=1)
+    own.calls = own.stop_at = 0
+    store, name = Run(run).store, "evaluations/test-step-000001-20261121T100000"
+    store.commit(f"{name}.json", seal(evaluation_payload(["one"], slandered) | {"step": 1, "split": "test"}))
+    store.commit(f"{name}.parquet", encode_table(evaluation_table(["one"], slandered), {}))
+    for place in (out, whole):
+        rescore(run, str(place), None, [], workers=1)
+    assert out.read_bytes() == whole.read_bytes()
+
+
 def test_problems_that_have_changed_are_told_and_those_of_a_file_take_their_place(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -202,7 +202,7 @@ class Asked(GroupStage):
     name = "asked"
 
     @property
-    def model(self) -> StageModel:
+    def asked_model(self) -> StageModel:
         return StageModel(Path(self.config.run.name), lambda folder, on_answer: None)
 
     async def run(self, group: Group, problem: Problem, services: Any) -> Any:

@@ -61,7 +61,7 @@ def test_every_reader_says_it_and_touches_nothing(
         resolve_run(load(None, [f"run.dir={folder}"], lambda text: None))
     with pytest.raises(OtherSchema, match=told):
         print(Run(folder).config)
-    for command, code in ((["report"], 2), (["score", "--run"], 2), (["doctor", "--run"], 1)):
+    for command, code in ((["report"], 2), (["score", "--run"], 2), (["doctor", "--run"], 2)):
         with pytest.raises(SystemExit) as ended:
             main([*command, str(folder)])
         assert ended.value.code == code

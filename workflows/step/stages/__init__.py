@@ -40,7 +40,10 @@ KNOWN = {
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 # Names that journal objects, or objectives, use for something else.
-_TAKEN = {"generated", "applied", "slot", *(field.name for field in fields(ScoredGroup))}
+_TAKEN = {
+    *("generated", "applied", "slot", "own", "start", "probe", "learner", "generator"),
+    *(field.name for field in fields(ScoredGroup)),
+}
 
 
 def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:

@@ -8,15 +8,23 @@ runs nothing: `("compile", code)` is answered by the refusal that the program's 
 from __future__ import annotations
 
 import importlib
-import os
 import random
-import socket
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-from raypoly.verifier.sandbox.child import budget, candidate, checker, frames, holdings, plain_data, probes, script
+from raypoly.verifier.sandbox.child import (
+    budget,
+    candidate,
+    checker,
+    frames,
+    holdings,
+    plain_data,
+    probes,
+    script,
+    self_pipe,
+)
 
 
 class Prelude:
@@ -74,8 +82,7 @@ def play(channel: int, prelude: Prelude | None) -> None:
 def _play_with(channel: int, namespace: dict[str, Any], role: str, arguments: list[Any]) -> None:
     random.seed(0)
     sys.argv[1:] = []  # `fileinput` reads the files that they name
-    # `asyncio` wakes its loop by a pair of sockets, and a candidate may make none
-    vars(socket)["socketpair"] = _pair_of_pipe_ends
+    self_pipe.install()
     _WITH_PRELUDE[role](channel, namespace, *arguments)
 
 
@@ -94,28 +101,3 @@ def _refusal(code: str) -> tuple[Any, ...] | None:
         if isinstance(error, SyntaxError) and error.filename == budget.FILE:
             return "syntax", type(error).__name__, candidate.text_of(error)
     return None
-
-
-class _PipeEnd:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def setblocking(self, flag: bool) -> None:
-        """It never blocks."""
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def recv(self, size: int) -> bytes:
-        return os.read(self._descriptor, size)
-
-    def send(self, data: bytes) -> int:
-        return os.write(self._descriptor, data)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
-def _pair_of_pipe_ends() -> tuple[_PipeEnd, _PipeEnd]:
-    reads, writes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    return _PipeEnd(reads), _PipeEnd(writes)
