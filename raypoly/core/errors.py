@@ -69,7 +69,7 @@ class JudgeRefused(Unknown):
 
 
 class OtherSchema(UsageError):
-    """A later version of raypoly wrote a file in a form that this one can't read. Not damage."""
+    """Another version of raypoly wrote a file in a form that this one can't read. Not damage."""
 
 
 class WeightsMismatch(RaypolyError):

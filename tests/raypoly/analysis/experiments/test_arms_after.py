@@ -96,7 +96,7 @@ def test_what_a_chain_costs_is_known_before_the_weights_are_there(tmp_path: Path
     said: list[str] = []
     show_forecast(str(tmp_path / "mine.yaml"), given, "h200", str(tmp_path / "out"), say=said.append)
     text = "\n".join(said)
-    assert "unknown" not in text
+    assert "Hours come from a pilot" in text
     assert "Tested once on 64 problems x 128 samples." in text
     assert "look-at-plans of 64 problems, counted as 4 steps." in text
 
