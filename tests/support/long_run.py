@@ -82,7 +82,7 @@ def as_planned(folder: Path) -> Path:
     """The run as if the scaffold `tuple` had drawn the samples of its last evaluation. Returns the folder."""
     summary = json.loads((folder / "summary.json").read_text())
     of_program = {
-        "program": "tuple", "block": 2, "decoded_tokens": {"plan": 80.0, "solve": 320.0}, "duplicates": 0.25,
+        "scaffold": "tuple", "block": 2, "decoded_tokens": {"plan": 80.0, "solve": 320.0}, "duplicates": 0.25,
         "pass_per_10k": {"1": 50.0, "4": 25.0, "8": 20.0}, "followed": 0.9, "surface_diversity": 0.8,
     }  # fmt: skip
     summary["evaluations"][-1] |= of_program

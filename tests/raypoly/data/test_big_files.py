@@ -22,8 +22,8 @@ SMALL_CACHES = (
     "import raypoly.verifier.local_pool as pool, raypoly.verifier.sandbox.sandbox as sandbox\n"
     "pool.WINDOW_CHARACTERS = sandbox.SUITE_CHARACTERS = 4 << 20\n"
     "import raypoly.data.preparing.candidates as candidates, raypoly.data.preparing.output_files as output\n"
-    "import raypoly.run.store.local_store as local\n"
-    "candidates.MEMORY = output._GROUP_CHARACTERS = local._CHUNK = 1 << 20"
+    "import raypoly.run.store.store as store\n"
+    "candidates.MEMORY = output._GROUP_CHARACTERS = store.PART = 1 << 20"
 )
 STREAM = (
     "from raypoly.data.formats import ProblemStream; assert sum(1 for _ in ProblemStream(Path({path!r}))) == {rows}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 import raypoly
 from raypoly.core.errors import UsageError
+from raypoly.run.store.sealed_files import seal
 from tests.support.finished_run import STEPS, write_finished_run
 
 
@@ -50,7 +50,7 @@ def test_a_folder_of_runs_names_one_and_a_file_is_called_one(folder: Path, tmp_p
 def test_the_config_is_that_of_the_last_start(tmp_path: Path) -> None:
     folder = write_finished_run(tmp_path / "grown")
     changes = [{"key": "train.steps", "old": STEPS, "new": 40}]
-    (folder / "starts" / "epoch-000002.json").write_text(json.dumps({"changes": changes}))
+    (folder / "starts" / "epoch-000002.json").write_bytes(seal({"changes": changes}))
     run = raypoly.Run(folder)
     assert run.config.train.steps == 40
     assert not run.finished

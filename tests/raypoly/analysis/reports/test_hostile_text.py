@@ -28,7 +28,7 @@ def test_a_template_takes_no_text_for_markup_and_shows_what_hides(hostile: str) 
     table = ReportTable((hostile,), [(hostile,)])
     body = comparison(title=hostile, sentences=[hostile], parts=[hostile, table], keys=table)
     parser = _Page()
-    parser.feed(html_page(hostile, body))
+    parser.feed(str(html_page(hostile, body)))
     assert not {"i", "script"} & set(parser.tags[parser.tags.index("main") : -1])
     assert parser.tags.count("script") == 1, "the browser's own"
     assert parser.text.count(visible(hostile)) >= 5

@@ -28,6 +28,7 @@ from raypoly.analysis.reports.run_table import (
 )
 from raypoly.core.errors import CorruptData
 from raypoly.run.store.catalogue import evaluation_key
+from raypoly.run.store.sealed_files import seal
 from tests.support.finished_run import HOSTILE, STEPS, summary, write_finished_run
 from tests.support.long_run import as_planned, write_long_run
 
@@ -228,7 +229,7 @@ def test_each_scaffold_that_was_measured_again_has_a_row_of_its_name(tmp_path: P
     other = {"scaffold": "plan_and_solve", "pass_at_k": {"1": 0.75}, "strategies_correct": 1.5}
     several = {"step": 12, "split": "test", "samples": 8, "problems": 3, "scaffold": "direct", **measured}
     (folder / "evaluations").mkdir()
-    (folder / "evaluations" / "a.json").write_text(json.dumps({**several, "scaffolds": [other]}))
+    (folder / "evaluations" / "a.json").write_bytes(seal({**several, "scaffolds": [other]}))
     table = later_table({"again": Run(folder)})
     assert table.head[:7] == ("file", "scaffold", "step", "split", "samples", "problems", "pass@1")
     assert table.rows == [
@@ -303,7 +304,7 @@ def test_a_damaged_evaluation_leaves_out_the_scaffolds_tables_alone(tmp_path: Pa
     assert "surface diversity" not in out.getvalue()
     assert "pass@8" in out.getvalue()
     assert (
-        "The rollouts of the last evaluation (test, step 4) can&#x27;t be read." in (folder / "report.html").read_text()
+        "The rollouts of the last evaluation (test, step 4) can&#39;t be read." in (folder / "report.html").read_text()
     )
 
 
