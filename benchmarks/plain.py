@@ -17,7 +17,8 @@ class BaseModel:
     model_extra = None
 
     def __init__(self, **values: Any) -> None:
-        names = [name for kind in reversed(type(self).__mro__) for name in vars(kind).get("__annotations__", ())]
+        annotated = [name for kind in reversed(type(self).__mro__) for name in vars(kind).get("__annotations__", ())]
+        names = [name for name in annotated if not name.startswith("__")]  # those are pydantic's own
         unknown = set(values) - set(names)
         if unknown:
             raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
