@@ -15,9 +15,9 @@ from raypoly.core.settings import load
 from raypoly.core.values import STATUSES, Evidence, Group, Labels, Rollout, Verdict
 from raypoly.run.run_identity import resolve_run
 from raypoly.run.sinks import MetricsFile
-from raypoly.run.store import Applied, Store
+from raypoly.run.store import Store
 from raypoly.run.store.local_store import Disk, LocalStore
-from raypoly.run.store.step_records import CompletedStep
+from raypoly.run.store.step_records import Applied, CompletedStep
 from tests.support.saved_checkpoint import save_checkpoint
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.history import History

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from raypoly.run.store import Generated
 from raypoly.run.store.local_store import LocalStore
-from raypoly.run.store.step_records import encode
+from raypoly.run.store.step_records import Generated, encode
 from tests.support.commit_watcher import CommitWatcher
 from tests.support.kill_plan import KINDS, change_plans, kill_plans
 from tests.support.local_driver import ROOT

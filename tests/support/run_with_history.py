@@ -18,10 +18,9 @@ from raypoly.core.settings import load
 from raypoly.core.values import Group
 from raypoly.run.run_identity import resolve_run
 from raypoly.run.sinks import MetricsFile
-from raypoly.run.store import Applied
 from raypoly.run.store.local_store import LocalStore
 from raypoly.run.store.sealed_files import encode_table, seal
-from raypoly.run.store.step_records import CompletedStep
+from raypoly.run.store.step_records import Applied, CompletedStep
 from tests.support.sample_groups import make_group, same_group, stages
 from tests.support.saved_checkpoint import save_checkpoint
 from tests.support.stopping_disk import QuickDisk

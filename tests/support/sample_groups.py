@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from raypoly.core.values import STATUSES, UNKNOWN, CrossLogprobs, Evidence, Failure, Group, Labels, Rollout, Verdict
-from raypoly.run.store import Generated, StageFinding
+from raypoly.run.store.step_records import Generated, StageFinding
 
 AFTER = {"score": (), "judge": ("score",)}
 """The stages that whole groups have passed, and those before each."""

@@ -25,10 +25,10 @@ import pyarrow as pa
 
 from raypoly.core.errors import CorruptData
 from raypoly.core.values import Float64, Group
-from raypoly.run.store import Applied, Lease, Record, Store
+from raypoly.run.store import Lease, Store
 from raypoly.run.store.catalogue import step_key
 from raypoly.run.store.rollout_files import Evaluation
-from raypoly.run.store.step_records import CompletedStep, StepRecords, assemble, decode, encode
+from raypoly.run.store.step_records import Applied, CompletedStep, Record, StepRecords, assemble, decode, encode
 from workflows.durability.history import History
 
 _KEY = re.compile(r"^journal/step-(\d{6,9})/(\d{5,9})\.arrow$")

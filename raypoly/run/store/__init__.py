@@ -1,4 +1,5 @@
-"""A run's files: the store, the lease of who may write them, and the records kept there.
+"""A run's files: the store, and the lease of who may write them. What is kept there lies in `step_records`,
+`rollout_files` and others, which bring pyarrow.
 
 store = open_store("/runs/tiny-poly_epo-s0-1a2b3c4d")
 lease = acquire_lease(store, "raypoly train")
@@ -7,17 +8,6 @@ store.commit("journal/step-000001/00000.arrow", data)  # durable when it returns
 
 from raypoly.run.store.lease import Lease
 from raypoly.run.store.open_store import acquire_lease, open_store
-from raypoly.run.store.step_records import Applied, Drafted, Generated, Record, StageFinding
 from raypoly.run.store.store import Store
 
-__all__ = [
-    "Applied",
-    "Drafted",
-    "Generated",
-    "Lease",
-    "Record",
-    "StageFinding",
-    "Store",
-    "acquire_lease",
-    "open_store",
-]
+__all__ = ["Lease", "Store", "acquire_lease", "open_store"]

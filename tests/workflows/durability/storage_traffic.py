@@ -22,7 +22,8 @@ import pyarrow as pa
 from raypoly.core.errors import CorruptData
 from raypoly.core.settings import load
 from raypoly.run.run_identity import resolve_run
-from raypoly.run.store import Applied, Lease, Record, Store
+from raypoly.run.store import Lease, Store
+from raypoly.run.store.step_records import Applied, Record
 from tests.support.sample_groups import make_group, same_group, stages
 from tests.support.saved_checkpoint import save_checkpoint
 from workflows.durability.checkpoints import Checkpoints

@@ -15,7 +15,8 @@ import pytest
 
 from raypoly.core.errors import CorruptData, StaleEpoch, StorageError
 from raypoly.core.values import Float64, Group
-from raypoly.run.store import Applied, Lease, Record, Store
+from raypoly.run.store import Lease, Store
+from raypoly.run.store.step_records import Applied, Record
 from tests.support.sample_groups import make_group, same_group, stages
 from workflows.durability.journal import AlreadyCommitted, Journal
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from raypoly.core.values import Group
-from raypoly.run.store import Applied, Lease, StageFinding, Store
+from raypoly.run.store import Lease, Store
 from raypoly.run.store.rollout_files import RolloutFiles
-from raypoly.run.store.step_records import CompletedStep, Record, assemble
+from raypoly.run.store.step_records import Applied, CompletedStep, Record, StageFinding, assemble
 from tests.support.sample_groups import make_crossed, make_group, same_group, stages
 from workflows.durability.history import History
 from workflows.durability.journal import AlreadyCommitted, Journal
