@@ -142,7 +142,7 @@ def test_a_folder_that_is_no_gate_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"stages\.gate\.path=.*nowhere is no Hugging Face folder here"):
         resolve_run(gated(tmp_path / "run", tmp_path / "nowhere"))
     with pytest.raises(UsageError, match=r"The stage gate needs stages\.gate\.path"):
-        _ = gate_of(ModelGate).model
+        _ = gate_of(ModelGate).asked_model
     model = random_model(tmp_path / "model")
     with pytest.raises(UsageError, match=r"has no gate.json, so it is no gate yet: train the gate"):
         read_gate(model)
