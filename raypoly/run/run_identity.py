@@ -126,6 +126,8 @@ def resolve_run(config: Config) -> RunDirectory:
 
 def _identified(stages: StagesConfig, objective: str) -> StagesConfig:
     """The section with each stage's keys as they identify a run (`GroupStage.identify`)."""
+    if not stages.parameters:
+        return stages
     # raypoly's own objectives, in a room above this one, bring no stages
     brings = ":" in objective or objective in recipe_parts("objective.name")
     brought = getattr(load_plugin(objective, {}, "objective.name"), "stages", ()) if brings else ()
