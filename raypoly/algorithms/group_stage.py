@@ -165,12 +165,14 @@ class GroupStage(ABC):
 def own_stages(config: Config, objective: Objective) -> list[GroupStage]:
     """The stages of `stages.own`, and those that the objective brings but for names that are there already.
 
-    Raises `UsageError` for one that can't be loaded, or whose keys don't fit.
+    Raises `UsageError` for one that can't be loaded or whose keys don't fit, and for keys of one that is not there.
     """
     kinds = {place: load_plugin(place, {}, "stages.own") for place in (*config.stages.own, *objective.stages)}
     given = [kinds[place](config, objective) for place in config.stages.own]
     names = {stage.name for stage in given}
     brought = [kinds[place] for place in objective.stages if kinds[place].name not in names]
+    if missing := sorted(config.stages.parameters.keys() - names - {kind.name for kind in brought}):
+        raise UsageError(f"stages.{missing[0]} has keys of a stage that is not there: add the stage to stages.own.")
     return [*given, *(kind(config, objective) for kind in brought)]
 
 

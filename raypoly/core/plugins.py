@@ -41,7 +41,7 @@ def _recipes() -> list[ModuleType]:
 
 def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
     """The object of this `name`; `key` is its config key. Raises `UsageError` if it can't be imported."""
-    brought = recipe_parts("scaffold.name" if key == "--scaffold" else key)
+    brought = recipe_parts(key)
     target = known.get(name) or brought.get(name, name)
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute):

@@ -26,7 +26,12 @@ from raypoly.core.errors import UsageError
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 """Lies beside the package: in a checkout, in an installation and in a job's copy of the working directory."""
 # Keys and sections of other names, of which users may have configs.
-_RENAMED = {"program": "scaffold", "evaluate.programs": "evaluate.scaffolds"}
+_RENAMED = {
+    "program": "scaffold",
+    "evaluate.programs": "evaluate.scaffolds",
+    "gate.name": "stages.own",
+    "gate": "stages.gate",
+}
 DEFAULT = CONFIGS / "tiny.yaml"
 GIVEN = "on the command line"
 """An override's origin in messages."""
@@ -211,7 +216,8 @@ def _refuse_booleans(values: Mapping[str, Any], file: str, given: Mapping[str, A
 def _sentence(error: Mapping[str, Any], file: str, given: Mapping[str, Any], kind: type[BaseModel]) -> str:
     parts = [str(part) for part in error["loc"]]
     name = ".".join(parts)
-    if error["type"] == "extra_forbidden":
+    # a value where an open section (stages) has only sections of keys is a mistyped key of its own
+    if error["type"] == "extra_forbidden" or (error["type"] == "dict_type" and len(parts) == 2):
         return _unknown(name, _origin(name, file, given), kind)
     if name == "sources":
         return (

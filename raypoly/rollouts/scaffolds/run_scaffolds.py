@@ -14,7 +14,7 @@ from typing import cast
 
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
-from raypoly.core.plugins import load_plugin
+from raypoly.core.plugins import load_plugin, recipe_parts
 from raypoly.core.settings import parse_value
 from raypoly.core.values import Split, TestSuite
 from raypoly.data import ProblemSet
@@ -71,7 +71,7 @@ def named_scaffolds(config: Config, names: Sequence[str], overrides: Sequence[st
     """Scaffolds of a command, by name; None where it names none. An override is for those that have its key. Raises
     `UsageError` for an unknown name, and for a key that none of them has."""
     given = {key.removeprefix("scaffold."): value for key, _, value in (each.partition("=") for each in overrides)}
-    kinds = {name: load_plugin(name, KNOWN, "--scaffold") for name in names}
+    kinds = {name: load_plugin(name, {**KNOWN, **recipe_parts("scaffold.name")}, "--scaffold") for name in names}
     for key in given:
         if not any(key in kind.Config.model_fields for kind in kinds.values()):
             raise UsageError(f"scaffold.{key}={given[key]} is no parameter of {', '.join(names)}.")

@@ -74,6 +74,7 @@ def test_off_is_a_word_where_a_key_takes_words_and_false_where_it_takes_that(tmp
         ("steps=3", "warm_start.steps or train.steps"),
         ("judge.nme=http", "judge.name"),
         ("trian=3", "train"),
+        ("stages.onw=[a]", "stages.own"),
     ],
 )
 def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) -> None:
@@ -83,6 +84,8 @@ def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) ->
 def test_an_unknown_key_names_its_file_and_a_renamed_one_is_told_its_new_name(tmp_path: Path) -> None:
     said = refused("program.name=tuple")
     assert said == "program.name (on the command line) is called scaffold.name now: use that name."
+    assert "gate.name (on the command line) is called stages.own now" in refused("gate.name=model")
+    assert "gate.path (on the command line) is called stages.gate.path now" in refused("gate.path=gate/model")
     file = tmp_path / "mine.yaml"
     file.write_text("evaluate:\n  programs: [direct]\n")
     assert f"(in {file}) is called evaluate.scaffolds now" in refused(path=str(file))

@@ -38,7 +38,7 @@ def test_a_driver_of_the_default_run_loads_no_library_of_models_or_tensors() -> 
     """Its errors come a second after the command, and it holds 130 MiB less."""
     heavy = ("transformers", "torch", "vllm")
     asked = (
-        "import sys, workflows.train; from raypoly import losses, settings;"
+        "import sys, workflows.train; from raypoly.algorithms import losses; from raypoly.core import settings;"
         "losses.of_run(settings.load(None, [], note=lambda text: None));"
         f"print([name for name in {heavy} if name in sys.modules])"
     )

@@ -200,10 +200,10 @@ class Broken(GroupStage):
     [
         ([1.0], "The stage broken must give 4 values"),
         ([1.0, 2.0, 3.0, float("nan")], "gave a value that is no number: raise Unknown instead"),
-        (["a", "b", "c", "d"], "gave a part that does not fit its columns"),
+        (["a", "b", "c", "d"], "gave a finding that does not fit its columns"),
     ],
 )
-def test_a_part_that_is_no_part_ends_the_run_with_a_sentence(
+def test_a_finding_that_is_none_ends_the_run_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Any, said: str
 ) -> None:
     monkeypatch.setattr(Broken, "given", given)

@@ -58,12 +58,12 @@ class Model(Recorder):
 class Trained(Recorded):
     """The learner's life over a model in this folder."""
 
-    def __init__(self, *arguments: Any, folder: Path) -> None:
-        super().__init__(*arguments)
-        self._folder = folder
+    def __init__(self, config: Config, *arguments: Any, folder: Path) -> None:
+        super().__init__(config, *arguments)
+        self._learner = partial(Model, config, folder)
 
     async def _launch(self) -> Checkpoint | None:
-        self.recorder = Model(self._config, self._folder)
+        self.recorder = self._learner()
         self._learners._actors = [LocalActor(self.recorder)]
         return None
 

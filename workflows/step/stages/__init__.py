@@ -56,8 +56,6 @@ def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:
             place = f"{type(stage).__module__}:{type(stage).__qualname__}"
             raise UsageError(f"stages.own={place} is named {stage.name!r}, which is taken or no name: give it another.")
         found[stage.name] = stage
-    if missing := sorted(config.stages.parameters.keys() - found.keys()):
-        raise UsageError(f"stages.{missing[0]} has keys of a stage that is not there: add the stage to stages.own.")
     for stage in found.values():
         if missing := sorted(set(stage.after) - found.keys()):
             raise UsageError(f"The stage {stage.name} comes after {', '.join(missing)}, which is no stage here.")
