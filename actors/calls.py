@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import ray
 from ray.exceptions import (
@@ -150,7 +150,10 @@ def node_died(error: BaseException) -> bool:
     return isinstance(error, NodeDiedError) or "node has died" in text or "node was terminated" in text
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Question = Callable[Concatenate[Any, P], T]
+"""A method of an actor's class, such as `LearnerActor.digest`."""
 
 START = "start"
 """The stage of a call that starts an actor, whose pulse stands still while it loads."""
@@ -221,13 +224,16 @@ class CallContext:
 class ReplacedActor(ABC):
     """The client of one actor, whose calls are made again of a replacement when it is lost."""
 
+    _lost: ClassVar[tuple[type[Exception], ...]] = LOST
     _retry_seconds = 0.0
     """Seconds to wait beside those of the retry budget before an actor that was lost at its start is replaced."""
 
     def __init__(self, who: str, context: CallContext | None = None) -> None:
-        self._who, self._context = who, context or CallContext()
+        self.who = who
+        """Its name for retries and stalls, which replacements keep."""
+        self.started = 0
+        self._context = context or CallContext()
         self._actor: Any = None
-        self._started = 0
         self._lock = asyncio.Lock()
 
     @abstractmethod
@@ -238,22 +244,25 @@ class ReplacedActor(ABC):
         answer: Awaitable[Any] = self._actor.setup.remote()
         return answer
 
+    async def _made_ready(self) -> None:  # noqa: B027  (most need nothing)
+        """What else a new actor needs before it is asked."""
+
     async def start(self) -> None:
         """Start the actor and wait until it is ready. Raises the errors of its `setup`."""
         while True:
-            self._started += 1
+            self.started += 1
             self._actor = self._launch()
             try:
-                with self._context.in_flight.waiting(START, self._who, self._actor):
-                    await result(self._set_up())
-                return
-            except LOST as error:
-                await self._context.retries.again(f"The {self._who}", error)
+                await self._once(START, lambda actor: self._set_up())
+                return await self._made_ready()
+            except self._lost as error:
+                self.stop()
+                await self._context.retries.again(f"The {self.who}", error)
                 await asyncio.sleep(self._retry_seconds)
 
     @property
     def actors(self) -> dict[str, Any]:
-        return {} if self._actor is None else {self._who: self._actor}
+        return {} if self._actor is None else {self.who: self._actor}
 
     def stop(self) -> None:
         if self._actor is not None:
@@ -261,24 +270,30 @@ class ReplacedActor(ABC):
 
     @property
     def _next_name(self) -> str:
-        return self._who if self._started == 1 else f"{self._who}-{self._started}"
+        return self.who if self.started == 1 else f"{self.who}-{self.started}"
 
     async def _call(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
         async with self._lock:
             if self._actor is None:
                 await self.start()
+        return await self._retried(lambda: self._once(stage, ask))
+
+    async def _once(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+        with self._context.in_flight.waiting(stage, self.who, self._actor):
+            return await result(ask(self._actor))
+
+    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         while True:
-            generation = self._started
+            generation = self.started
             try:
-                with self._context.in_flight.waiting(stage, self._who, self._actor):
-                    return await result(ask(self._actor))
-            except LOST as error:
+                return await call()
+            except self._lost as error:
                 await self._replace(generation, error)
 
     async def _replace(self, generation: int, error: BaseException) -> None:
         # Once for all the calls that the old actor took with it.
         async with self._lock:
-            if self._started == generation:
+            if self.started == generation:
                 self.stop()
-                await self._context.retries.again(f"The {self._who}", error)
+                await self._context.retries.again(f"The {self.who}", error)
                 await self.start()

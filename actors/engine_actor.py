@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 import ray
 
-from actors.calls import LOST, START, CallContext, result
+from actors.calls import LOST, CallContext, P, Question, ReplacedActor, T, result
 from actors.model_files import ModelFiles, ModelTokenizer
 from actors.watched import WATCHED, Pulse, Watched
 from raypoly.core.config import GeneratorConfig
@@ -18,8 +18,6 @@ from raypoly.core.values import Float32, Int32, Rollout
 from raypoly.rollouts.engines import Sample, SampleRequest, build
 from raypoly.rollouts.engines.transfer import Parcel, check_version
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Sampled = tuple[int, tuple[Rollout, ...]]
 """(slot, the group's rollouts)."""
 
@@ -45,14 +43,9 @@ class GeneratorActor(Watched):
         self._engine: Any = build(folder, self._config, self._dtype)
         self.beat()
 
-    def tokenizer_files(self) -> dict[str, bytes]:
-        return self._tokenizer.files()
-
-    def encode(self, texts: Sequence[str]) -> list[Int32]:
-        return self._tokenizer.encode(texts)
-
-    def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
-        return self._tokenizer.encode_responses(texts)
+    def tokenizer(self, method: str, *args: Any) -> Any:
+        """What a method of the `ModelTokenizer` returns."""
+        return getattr(self._tokenizer, method)(*args)
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[Sampled]:
         by_slot = {request.slot: request for request in requests}
@@ -111,12 +104,10 @@ class GeneratorActor(Watched):
         )
 
 
-Question = Callable[Concatenate[GeneratorActor, P], T]
-"""A method of an engine's actor, such as `GeneratorActor.encode`."""
-
-
-class EngineClient:
+class EngineClient(ReplacedActor):
     """The client of one engine's actor. A replacement gets the current weights."""
+
+    _lost = (*LOST, TransferBroken)
 
     def __init__(
         self,
@@ -127,12 +118,8 @@ class EngineClient:
         deliver: Callable[[EngineClient], Awaitable[None]],
     ) -> None:
         """`deliver` sends an engine the current weights, if there are any."""
-        self.first_name = name
-        """Its name for retries, stalls and links, which replacements keep."""
-        self._arguments, self._options, self._context, self._deliver = arguments, options, context, deliver
-        self.actor: Any = None
-        self.name = name
-        self.started = 0
+        super().__init__(name, context)
+        self._arguments, self._options, self._deliver = arguments, options, deliver
         self.repeated = 0
         """Groups sampled again because an actor was lost."""
         self.proved = False
@@ -142,19 +129,26 @@ class EngineClient:
     def kind(self) -> str:
         return self._arguments[1].engine
 
-    async def start(self) -> None:
-        await self.retry(self._start, restarts=True)
+    @property
+    def name(self) -> str:
+        """Of its current actor."""
+        return self._next_name
+
+    @property
+    def actors(self) -> dict[str, Any]:
+        return {} if self._actor is None else {self.name: self._actor}
 
     async def deliver(self) -> None:
-        await self.retry(lambda: self._deliver(self))
+        await self._retried(self._made_ready)
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
         """Groups as they finish, each once. A lost actor's whole submission is repeated in order."""
         yielded: set[int] = set()
         while True:
+            generation = self.started
             try:
-                with self._context.in_flight.waiting("generate", self.first_name, self.actor) as call:
-                    async for answer in self.actor.sample.options(num_returns="streaming").remote(list(requests)):
+                with self._context.in_flight.waiting("generate", self.who, self._actor) as call:
+                    async for answer in self._actor.sample.options(num_returns="streaming").remote(list(requests)):
                         slot, rollouts = await result(answer)
                         call.beat()
                         if slot not in yielded:
@@ -164,45 +158,19 @@ class EngineClient:
                             self.repeated += 1
                 return
             except LOST as error:
-                await self._replace(error)
-
-    async def retry(self, call: Callable[[], Awaitable[T]], restarts: bool = False) -> T:
-        """The answer of `call`, or of its repetition with a replacement. `restarts`: `call` starts an actor itself."""
-        while True:
-            try:
-                return await call()
-            except (*LOST, TransferBroken) as error:
-                if restarts:
-                    await self._before_another(error)
-                else:
-                    await self._replace(error)
+                await self._replace(generation, error)
 
     async def ask(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The answer of the actor, or of its replacement."""
-        return await self.retry(lambda: self.ask_once(stage, question, *args, **kwargs))
+        return await self._retried(lambda: self.ask_once(stage, question, *args, **kwargs))
 
     async def ask_once(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The current actor's answer. Raises one of `LOST`."""
-        with self._context.in_flight.waiting(stage, self.first_name, self.actor):
-            answer: T = await result(getattr(self.actor, question.__name__).remote(*args, **kwargs))
-            return answer
+        return await self._once(stage, lambda actor: getattr(actor, question.__name__).remote(*args, **kwargs))
 
-    def stop(self) -> None:
-        if self.actor is not None:
-            ray.kill(self.actor)
+    def _launch(self) -> Any:
+        actor = ray.remote(**WATCHED)(GeneratorActor).options(name=self._next_name, **self._options)
+        return actor.remote(*self._arguments)
 
-    async def _replace(self, error: BaseException) -> None:
-        await self._before_another(error)
-        await self.start()
-
-    async def _before_another(self, error: BaseException) -> None:
-        self.stop()
-        await self._context.retries.again(f"The {self.first_name}", error)
-
-    async def _start(self) -> None:
-        self.started += 1
-        self.name = self.first_name if self.started == 1 else f"{self.first_name}-{self.started}"
-        actor = ray.remote(**WATCHED)(GeneratorActor).options(name=self.name, **self._options)
-        self.actor = actor.remote(*self._arguments)
-        await self.ask_once(START, GeneratorActor.setup)
+    async def _made_ready(self) -> None:
         await self._deliver(self)

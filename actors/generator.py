@@ -8,19 +8,20 @@ again; the others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from actors.calls import LOST, START, CallContext
+from actors.calls import LOST, START, CallContext, P, Question, T
 from actors.engine_actor import EngineClient, GeneratorActor, Sampled
-from actors.learner import LearnerActor
 from actors.model_files import ModelFiles, ModelTokenizer
-from actors.weight_delivery import Links, WeightDelivery, WeightSource
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Float32, Int32
 from raypoly.planning.placement import ON_CPU, Placement, engine_name
 from raypoly.rollouts.engines import Sample, SampleRequest
+
+Deliver = Callable[[EngineClient], Awaitable[None]]
+"""Sends an engine the current weights (`workflows.step.weight_sync`)."""
 
 
 class Generator:
@@ -38,19 +39,18 @@ class Generator:
         placement: Placement = ON_CPU,
     ) -> None:
         """`options`: Ray's, by the engine's number."""
-        context, self._placement = context or CallContext(), placement
+        context, self.placement = context or CallContext(), placement
         arguments = (model, placement.applied(config.generator), config.model.dtype)
         names = [engine_name(index) for index in range(config.generator.engines)]
         self._engines = [
             EngineClient(name, arguments, options(index), context, self._deliver) for index, name in enumerate(names)
         ]
-        self._delivery: WeightDelivery | None = None
-        self._links: Links = {}
+        self._send: Deliver | None = None
         self._idle = asyncio.Event()
 
     @property
     def actors(self) -> dict[str, Any]:
-        return {engine.name: engine.actor for engine in self._engines if engine.actor is not None}
+        return {name: actor for engine in self._engines for name, actor in engine.actors.items()}
 
     @property
     def repeated(self) -> int:
@@ -63,35 +63,33 @@ class Generator:
     async def start(self) -> None:
         await asyncio.gather(*(engine.start() for engine in self._engines))
 
-    async def update_weights(self, source: WeightSource, version: int) -> None:
-        """Wake every engine and send it the learner's weights, of this version. Raises `WeightsMismatch`."""
+    async def update_weights(self, deliver: Deliver) -> None:
+        """Wake every engine by new weights, which replacements of it get too. Raises `WeightsMismatch`."""
         self._idle.clear()
-        if self._placement.sleeps:
-            await source.ask("update", LearnerActor.release)
-        self._delivery = WeightDelivery(source, version, self._placement.transport, self._links)
+        self._send = deliver
         await asyncio.gather(*(engine.deliver() for engine in self._engines))
 
     async def rest(self) -> None:
         """Note the end of sampling. Engines sleep where the learner needs their memory."""
-        if self._placement.sleeps:
+        if self.placement.sleeps:
             await asyncio.gather(*(self._sleep(engine) for engine in self._engines))
         self._idle.set()
 
     async def idle(self) -> None:
         """Return when the learner's device is free."""
-        if self._placement.sleeps:
+        if self.placement.sleeps:
             await self._idle.wait()
 
     async def tokenizer_files(self) -> dict[str, bytes]:
-        return await self._engines[0].ask(START, GeneratorActor.tokenizer_files)
+        return await self._of_tokenizer(START, ModelTokenizer.files)
 
     async def encode(self, texts: Sequence[str]) -> list[Int32]:
         """Each text's tokens, int32 [P], without special tokens. Waits for running samples."""
-        return await self._engines[0].ask("generate", GeneratorActor.encode, list(texts))
+        return await self._of_tokenizer("generate", ModelTokenizer.encode, list(texts))
 
     async def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
         """The tokens of whole responses, int32 [T], with the end of a sequence. Waits for running samples."""
-        return await self._engines[0].ask("generate", GeneratorActor.encode_responses, list(texts))
+        return await self._of_tokenizer("generate", ModelTokenizer.encode_responses, list(texts))
 
     async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
         """By engine: a response sampled after `tokens`, and float32 [T-1] log-probabilities of `tokens` themselves."""
@@ -101,10 +99,6 @@ class Generator:
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
         """Groups as they finish, each once."""
-        if len(self._engines) == 1:
-            async for group in self._engines[0].sample(requests):
-                yield group
-            return
         parts = deal_requests(requests, len(self._engines))
         arrived: asyncio.Queue[Sampled | BaseException | None] = asyncio.Queue()
         tasks = [
@@ -128,9 +122,13 @@ class Generator:
         for engine in self._engines:
             engine.stop()
 
+    async def _of_tokenizer(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        answer: T = await self._engines[0].ask(stage, GeneratorActor.tokenizer, question.__name__, *args)
+        return answer
+
     async def _deliver(self, engine: EngineClient) -> None:
-        if self._delivery is not None:
-            await self._delivery.to(engine)
+        if self._send is not None:
+            await self._send(engine)
 
     async def _sleep(self, engine: EngineClient) -> None:
         try:
@@ -170,17 +168,11 @@ class TokenizerOnly(Generator):
         folder = await asyncio.to_thread(self._model.here)
         self._tokenizer = await asyncio.to_thread(ModelTokenizer, folder)
 
-    async def update_weights(self, source: WeightSource, version: int) -> None:
+    async def update_weights(self, deliver: Deliver) -> None:
         """No engine needs them."""
 
-    async def tokenizer_files(self) -> dict[str, bytes]:
-        return await asyncio.to_thread(self._tokenizer.files)
-
-    async def encode(self, texts: Sequence[str]) -> list[Int32]:
-        return await asyncio.to_thread(self._tokenizer.encode, texts)
-
-    async def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
-        return await asyncio.to_thread(self._tokenizer.encode_responses, texts)
+    async def _of_tokenizer(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(question, self._tokenizer, *args, **kwargs)
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
         raise UsageError(

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 import ray
 
-from actors.calls import LOST, START, CallContext, result
+from actors.calls import LOST, START, CallContext, P, Question, T, result
 from actors.model_files import ModelFiles
 from actors.watched import GROUP, Watched
 from raypoly.algorithms import losses
@@ -33,9 +33,6 @@ from raypoly.run.store.shards import Shard, ShardReader, ShardWriter
 
 if TYPE_CHECKING:
     from raypoly.learner.checkpoint_state import Snapshot
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _WRITING = "writing"
 # A rank may fail by a dead neighbour before Ray reports the death, by so many seconds at most.
@@ -186,10 +183,6 @@ class LearnerActor(Watched):
     def release(self) -> None:
         """Free the memory that the next step does not need."""
         self._learner.release()
-
-
-Question = Callable[Concatenate[LearnerActor, P], T]
-"""A method of a rank, such as `LearnerActor.digest`."""
 
 
 @dataclass(frozen=True)

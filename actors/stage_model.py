@@ -47,11 +47,11 @@ class StageModelClient(ReplacedActor):
         context: CallContext | None = None,
     ) -> None:
         super().__init__(stage, context)
-        self._stage, self._arguments, self._options = stage, (stage, files, model), options
+        self._arguments, self._options = (stage, files, model), options
 
     async def ask(self, *question: Any) -> Any:
         """The model's answer to what travels to its actor."""
-        return await self._call(self._stage, lambda actor: actor.ask.remote(*question))
+        return await self._call(self.who, lambda actor: actor.ask.remote(*question))
 
     def _launch(self) -> Any:
         actor = ray.remote(**WATCHED)(StageModelActor).options(name=self._next_name, **self._options)

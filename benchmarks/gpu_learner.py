@@ -58,8 +58,7 @@ from raypoly.learner import ranks
 from raypoly.learner.packing import pack
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.training_rows import TrainingRow
-from raypoly.planning.free_resources import GIB, this_machine
-from raypoly.planning.gpus import Device, DeviceLayout, parse_nvidia_smi
+from raypoly.planning.devices import GIB, Device, DeviceLayout, parse_nvidia_smi, this_machine
 from tests.support.learner_load import QWEN3_4B, TINY, model_flops, sample_rows
 
 T = TypeVar("T")

@@ -19,12 +19,12 @@ from transformers import Qwen3Config
 from benchmarks import plain  # noqa: F401  (a stand-in for pydantic, before raypoly asks for it)
 from raypoly.core.config import Config, GeneratorConfig, ModelConfig, TrainConfig
 from raypoly.core.errors import UsageError
+from raypoly.core.text import format_bytes
 from raypoly.learner.compiled_layers import Recomputing
 from raypoly.learner.packing import Packer, pack
 from raypoly.learner.training_rows import TrainingRow
-from raypoly.planning.gpus import DeviceLayout
-from raypoly.planning.learner_memory import learner_parts
-from raypoly.planning.memory_parts import DeviceMemory, format_bytes
+from raypoly.planning.devices import DeviceLayout
+from raypoly.planning.learner_memory import DeviceMemory, learner_parts
 from raypoly.planning.model_shape import ModelShape, from_config
 
 Layers = Literal["eager", "compiled"]

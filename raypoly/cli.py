@@ -1,22 +1,5 @@
 """The command `raypoly` and its exit codes.
 
-    raypoly train [--config PATH] [--dry-run [--gpu h200] [--verbose] | --rehearse] [section.key=value ...]
-    raypoly evaluate --run RUN [--split test] [--samples N] [--scaffold NAME ... scaffold.key=value]
-    raypoly evaluate --model MODEL --problems FILE [--samples N] [--config PATH] [section.key=value ...]
-    raypoly evaluate --endpoint URL --name MODEL --problems FILE [--samples N] [section.key=value ...]
-    raypoly prepare --config PATH [--explain ID] [section.key=value ...]
-    raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE]
-        [--figures FOLDER] [KEY=VALUE ...]
-    raypoly experiment --config PATH (--power | --dry-run [--gpu h200]) [--pilot FILE]
-    raypoly report RUN [RUN ...] [--out FILE] [--figures FOLDER]
-    raypoly doctor [--config PATH] [--json] [section.key=value ...]
-    raypoly doctor --run RUN [--json]
-    raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
-    raypoly score --run RUN [--out D.jsonl] [--workers W] [scorer.key=value ...]
-    raypoly score --problems P.jsonl --duplicates [--against E.jsonl] [--out exclude.jsonl]
-    raypoly judge label|audit|cache [--judge NAME] [judge.key=value ...]
-    raypoly judge label --run RUN [--out L.jsonl] [--judge NAME] [judge.key=value ...]
-
 Exit codes: 0 done, 1 failed, 2 the command line or config is wrong and nothing was started, 75 paused too long (the
 same command goes on), 130 interrupted. On SIGTERM, training commits and exits with 0; the others exit with 143.
 """

@@ -18,7 +18,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 BESIDE_RAY = (
-    *("test_history_crashes", "test_journal_crashes", "test_shards", "test_storage_requests"),
+    *("test_journal_crashes", "test_shards", "test_storage_requests"),
     *("test_ray_job", "test_shutdown"),
 )
 """Long tests of workflows that need no Ray, or start one of their own in another process, so that they can run beside

@@ -12,8 +12,8 @@ from tests.support.structure import PRODUCT, Module, modules_below
 PRIVATE_NAMES = 30
 """The most that tests may reach in all. Test what a module promises before you raise it."""
 TRAIN_LINES, STEP_LINES = 110, 30
-PRODUCT_LINES, PRODUCT_FILES, PROSE_WORDS, TOP_ENTRIES = 62_200, 462, 65_000, 17
-"""Lines and files are those of today, on their way to 54,000 in 420. Lower them as the house shrinks."""
+PRODUCT_LINES, PRODUCT_FILES, PROSE_WORDS, TOP_ENTRIES = 60_100, 405, 63_000, 17
+"""Those of today; lines are on their way to 54,000. Lower them as the house shrinks."""
 
 
 @pytest.fixture(scope="module")

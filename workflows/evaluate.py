@@ -28,7 +28,6 @@ from raypoly.analysis.evaluation.evaluation_results import (
     scaffold_results,
 )
 from raypoly.analysis.metrics.plan_diversity import SentenceEncoder
-from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.analysis.reports.run_table import shown_ks
 from raypoly.core import __version__
 from raypoly.core.config import Config
@@ -108,6 +107,8 @@ async def measure(
             results |= await asyncio.to_thread(
                 scaffold_results, sound, name, scaffold, samples, config.evaluate.select, encode
             )
+        if len(chosen) > 1:
+            table = table.append_column("scaffold", pa.array([name] * table.num_rows, pa.string()))
         measured.append(results)
         tables.append(table)
     first, *others = measured
@@ -126,7 +127,7 @@ async def measure(
         "pauses": observers.judge_pause.take_pauses(),
         "judge": usage_to_json(usage.take_unreported()) if config.evaluate.judge and usage.has_usage else None,
     }
-    return payload, _joined(list(chosen), tables)
+    return payload, pa.concat_tables(tables)
 
 
 async def _measured(
@@ -134,14 +135,12 @@ async def _measured(
 ) -> tuple[dict[str, Any], pa.Table, Sequence[Group]]:
     """(results of one scaffold, table, groups that count). Raises `TooManySetAside` if no tests can be run."""
     watch = Stopwatch(lambda stage, groups: opened.observers.progress.stage(stage, groups, len(problems)))
-    rounds = _rounds(opened, scaffold, split, samples)
+    rounds = _rounds(opened, scaffold, step, split, samples)
     async with asyncio.TaskGroup() as tasks:
         flows: dict[int, asyncio.Task[Group]] = {}
-        async for solved in rounds.run(dict(enumerate(problems)), {}, ()):
+        async for group in rounds.run(dict(enumerate(problems)), {}, ()):
             watch.done("generate")
-            slot = solved.slot
-            group = solved.group(step, problems[slot].id)
-            flows[slot] = tasks.create_task(_pass_stages(opened, group, problems[slot], watch))
+            flows[group.slot] = tasks.create_task(_pass_stages(opened, group, problems[group.slot], watch))
     groups = [flows[slot].result() for slot in sorted(flows)]
     set_aside = {group.problem_id: reason for group in groups if (reason := skip_reason(group)) is not None}
     if len(set_aside) == len(groups):
@@ -175,18 +174,7 @@ def _sentence_encoder() -> SentenceEncoder | str:
         return str(why)
 
 
-def _joined(names: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:
-    """Samples of all scaffolds; of several with the column `scaffold`."""
-    if len(tables) == 1:
-        return tables[0]
-    named = [
-        table.append_column("scaffold", pa.array([name] * table.num_rows, pa.string()))
-        for name, table in zip(names, tables, strict=True)
-    ]
-    return pa.concat_tables(named)
-
-
-def _rounds(opened: OpenRun, scaffold: Scaffold, split: Split, samples: int) -> ScaffoldRounds:
+def _rounds(opened: OpenRun, scaffold: Scaffold, step: int, split: Split, samples: int) -> ScaffoldRounds:
     """Rounds of an evaluation's samples; seeds depend on the problem and the place alone."""
     config, services = opened.config, opened.services
 
@@ -198,8 +186,7 @@ def _rounds(opened: OpenRun, scaffold: Scaffold, split: Split, samples: int) -> 
 
     greedy = _is_greedy(config, split)
     score = partial(public_verdicts, services)
-    version = services.learner.version
-    return ScaffoldRounds(scaffold, services.generator, config, samples, version, seed, score, keep, greedy)
+    return ScaffoldRounds(scaffold, services.generator, config, samples, step, seed, score, keep, greedy)
 
 
 def _is_greedy(config: Config, split: str) -> bool:
@@ -259,14 +246,10 @@ def evaluate_run(
 def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> list[ReportTable]:
     from raypoly.analysis.evaluation.evaluation_tables import (
         evaluation_tables,  # brings scipy, which a training needs not
-        scaffold_tables,
     )
 
-    counts = ProblemCounts.of(table, payload.get("block", 1))
-    assert counts is not None, "a sample table has verdicts"
     metadata = _metadata(opened.problems.splits[payload["split"]])
-    tables = evaluation_tables(payload, counts, metadata, f"step {payload['step']}, {payload['split']}")
-    return [*tables, *scaffold_tables(payload, table)]
+    return evaluation_tables(payload, table, metadata, f"step {payload['step']}, {payload['split']}")
 
 
 def _metadata(problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:

@@ -15,24 +15,28 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from rich.console import Console
 
-from raypoly.analysis.evaluation import ModelEvaluationConfig
-from raypoly.analysis.evaluation.evaluation_folder import EvaluationFolder, influential, plan_rounds
-from raypoly.analysis.evaluation.evaluation_prompts import (
+from raypoly.analysis.evaluation.evaluation_config import (
+    ModelEvaluationConfig,
     ask_problems,
     is_plain,
     template_name,
     weights_digest,
     with_room,
 )
+from raypoly.analysis.evaluation.evaluation_folder import EvaluationFolder, influential, plan_rounds
 from raypoly.analysis.evaluation.evaluation_results import DECIMAL, evaluation_results, sample_table
 from raypoly.analysis.evaluation.evaluation_tables import evaluation_tables
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
+from raypoly.commands.command_output import say
 from raypoly.core import __version__
+from raypoly.core.config_keys import dotted_values
 from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.gguf_models import with_sha256
 from raypoly.core.progress_display import show_progress
@@ -90,15 +94,15 @@ async def _ask(config: ModelEvaluationConfig, console: Console) -> _Asked:
     folder = EvaluationFolder.of(config, weights, problems)
     roomy = config if config.endpoint.url is not None else await asyncio.to_thread(with_room, config, problems)
     if config.endpoint.url is not None and not folder.is_begun:
-        endpoint = ModelEndpoint(config, is_plain(template), partial(_note, console))
+        endpoint = ModelEndpoint(config, is_plain(template), partial(say, console))
         where = f"{config.endpoint.name} at {config.endpoint.url}"
-        _note(console, f"Asking {where} for a first answer (endpoint.timeout={config.endpoint.timeout:g} s) ...")
+        say(console, f"Asking {where} for a first answer (endpoint.timeout={config.endpoint.timeout:g} s) ...")
         try:
             await endpoint.check()
         finally:
             endpoint.close()
-    _note(console, str(folder.location))
-    _note(console, _describe(loaded, template))
+    say(console, str(folder.location))
+    say(console, _describe(loaded, template))
     return _Asked(roomy, template, problems, folder)
 
 
@@ -117,13 +121,13 @@ class ModelEvaluation:
     def __init__(self, stack: AsyncExitStack, asked: _Asked, ending: Shutdown, console: Console) -> None:
         """Open the folder; the stack closes what is opened."""
         self._asked, self._config, self._stack = asked, asked.config, stack
-        self._console, self._note = console, partial(_note, console)
+        self._console, self._note = console, partial(say, console)
         self._store, self._lease = asked.folder.open()
         stack.callback(self._lease.release)
-        self._journal = journal = Journal(self._store, self._lease)
+        self._journal = journal = Journal(self._store)
         stack.push_async_callback(journal.close)
-        run = self._config.of_a_run()
-        self._workers = Workers(stack, run, asked.folder.name, self._store, self._lease, journal, ending, self._note)
+        run, name = self._config.of_a_run(), asked.folder.location.name
+        self._workers = Workers(stack, run, name, self._store, self._lease, journal, ending, self._note)
         self._chunks = Chunks(journal, self._workers.context, self._workers.step_done)
         self._skipped = SkippedGroups(1.0, self._note)
 
@@ -142,8 +146,8 @@ class ModelEvaluation:
                 work = None if work_of is None else work_of(samples)
                 await self._chunks.outcomes(first, problems, sampling.chunk, work, count)
         steps = [range(first, first + chunks) for first in firsts]
-        results, counts = await asyncio.to_thread(self._write, steps)
-        for shown in evaluation_tables(results, counts, self._metadata, self._name):
+        results, table = await asyncio.to_thread(self._write, steps)
+        for shown in evaluation_tables(results, table, self._metadata, self._name):
             self._console.print(shown)
         if results["set_aside"]:
             problem, reason = next(iter(results["set_aside"].items()))
@@ -175,10 +179,10 @@ class ModelEvaluation:
     def _metadata(self) -> dict[str, Mapping[str, str]]:
         return {it.id: it.problem.metadata for it in self._asked.problems}
 
-    def _write(self, steps: Sequence[range]) -> tuple[dict[str, Any], ProblemCounts]:
-        """Write the result files from the journal's steps of each round. Returns (results, counts by problem)."""
+    def _write(self, steps: Sequence[range]) -> tuple[dict[str, Any], pa.Table]:
+        """Write the result files from the journal's steps of each round. Returns (results, samples)."""
         config, asked = self._config, self._asked
-        groups = [self._first(group) for group in self._groups(steps)]
+        groups = self._groups(steps)
         set_aside = {group.problem_id: reason for group in groups if (reason := _set_aside(group))}
         if len(set_aside) == len(groups):
             reason = str(_set_aside(groups[0])).rstrip(".")
@@ -194,7 +198,7 @@ class ModelEvaluation:
             "template": asked.template,
             "weights": asked.folder.identity["weights"],
             "problem_set": asked.folder.identity["problem_set"],
-            "config": influential(config),
+            "config": influential(config, dotted_values(config)),
             "raypoly": __version__,
             **evaluation_results(groups, set_aside, self._metadata, also=DECIMAL),
             "problems": asdict(counts),
@@ -202,27 +206,22 @@ class ModelEvaluation:
         self._lease.check()
         self._store.put_mutable(SAMPLES, encode_table(table, {}))
         self._store.put_mutable(RESULTS, seal(results))
-        return results, counts
+        return results, table
 
     def _groups(self, steps: Sequence[range]) -> list[Group]:
         """All rounds of a problem as one group, in the order of the problems."""
-        whole: dict[str, Group] = {}
-        for step in (step for each in steps for step in each):
+        parts: dict[str, list[Group]] = {}
+        for step in chain.from_iterable(steps):
             for group in self._journal.load_step(step).groups:
-                before = whole.get(group.problem_id)
-                whole[group.problem_id] = group if before is None else _joined(before, group)
-        return list(whole.values())
-
-    def _first(self, group: Group) -> Group:
-        # A round may hold more than the samples that are asked for.
-        samples = self._config.sampling.samples
-        verdicts = (group.verdicts or ())[:samples]
-        return replace(group, rollouts=group.rollouts[:samples], findings={"score": verdicts})
+                parts.setdefault(group.problem_id, []).append(group)
+        return [_joined(own, self._config.sampling.samples) for own in parts.values()]
 
 
-def _joined(one: Group, other: Group) -> Group:
-    verdicts = (*(one.verdicts or ()), *(other.verdicts or ()))
-    return replace(one, rollouts=(*one.rollouts, *other.rollouts), findings={"score": verdicts})
+def _joined(parts: Sequence[Group], samples: int) -> Group:
+    # A round may hold more than the samples that are asked for.
+    rollouts = [rollout for part in parts for rollout in part.rollouts]
+    verdicts = [verdict for part in parts for verdict in part.verdicts or ()]
+    return replace(parts[0], rollouts=tuple(rollouts[:samples]), findings={"score": tuple(verdicts[:samples])})
 
 
 def _set_aside(group: Group) -> str | None:
@@ -235,7 +234,3 @@ def _describe(loaded: LoadedSources, template: str) -> str:
     words = f"{len(loaded.candidates):,} problems of {len(loaded.decisions):,} rows, prompts.template {template}"
     first = next((decision for decision in loaded.decisions if decision.reason), None)
     return words if first is None else f"{words}; set aside: row {first.facts['row']}, {first.reason}"
-
-
-def _note(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

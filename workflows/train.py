@@ -19,8 +19,7 @@ from collections.abc import Sequence
 
 from raypoly.core.config import Config
 from raypoly.core.values import Group, Problem
-from raypoly.data.pass_rates import build_problem_order
-from raypoly.data.problem_order import StepProblems
+from raypoly.data.problem_order import StepProblems, build_problem_order
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.run.run_files import is_finished
 from raypoly.run.run_identity import resolve_run
@@ -63,7 +62,7 @@ class Training:
     async def run(self) -> None:
         """Every step from where the run stands to its last, or to a plateau, with the evaluations that are due."""
         first = self.services.learner.version
-        self.observers.progress.start(self.config.train.steps, first, self.opened.path)
+        self.observers.progress.start(self.config.train.steps, first)
         await self.opened.weights.sync()
         await self.evaluator.evaluate_if_due(first)
         for step in range(first, self.config.train.steps):
@@ -85,7 +84,7 @@ class Training:
 
         async def flow(problem: Problem, sampled: asyncio.Future[Group]) -> TrainingGroup:
             group = await sampled
-            if (reason := draft_infra(group)) is not None:
+            if (reason := draft_infra(group.drafts)) is not None:
                 self.services.skipped.count(1, 1, f"{reason} (problem {group.problem_id})")
             for stage in self.stages.stages:
                 group = await self.stages.advance(group, problem, stage, watch)

@@ -60,7 +60,7 @@ def make(
     store: Store
     store, lease = resolve_run(config_of(folder, 2 * steps, overrides)).open("benchmark")
     store = LocalStore(folder, NoSync())
-    history, checkpoints = History(store, lease), Checkpoints(store, lease)
+    history, checkpoints = History(store), Checkpoints(store, lease)
     metrics = MetricsFile(folder / "metrics.jsonl")
     rng = np.random.default_rng(0)
     template = [_group(rng, slot, size, tokens) for slot in range(groups)]

@@ -63,7 +63,7 @@ def open_run(folder: Path, steps: int) -> dict[str, object]:
     store = CountingStore(folder)
     store.requests = Counter()
     with stages.timed("journal"):
-        journal = Journal(store, lease)
+        journal = Journal(store)
     with stages.timed("newest checkpoint"):
         checkpoint = Checkpoints(store, lease).newest_valid()
     with stages.timed("rows to the sinks"):

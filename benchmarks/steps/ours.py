@@ -71,7 +71,7 @@ def step_by_step(setting: Setting, engine: str, pace: Pace) -> None:
     async def run(folder: str) -> None:
         async with open_run(resolve_run(config_of(setting, engine, folder))) as opened:
             training = _Counted(opened)
-            opened.observers.progress.start(STEPS, 0, opened.path)
+            opened.observers.progress.start(STEPS, 0)
             await opened.weights.sync()
             pace.ready()
             step = 0

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from raypoly.algorithms import losses, objectives
-from raypoly.analysis.evaluation import ModelEvaluationConfig
+from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig
 from raypoly.core.config import Config
 from raypoly.core.config_keys import Key, config_keys, describe_expected
 from raypoly.core.plugins import load_plugin

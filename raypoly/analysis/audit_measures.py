@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from raypoly.analysis.statistics.intervals import ConfidenceInterval, share_interval
-from raypoly.analysis.statistics.significance import holm, signs_test
+from raypoly.analysis.statistics.paired_differences import holm, signs_test
 from raypoly.core.errors import UsageError
 from raypoly.strategies.judge.label_agreement import (
     LOWEST_ARI,

@@ -1,28 +1,35 @@
-"""A run's stored rollouts by group, of training steps and evaluations alike, and the run's problems of today.
+"""A run's stored rollouts by group, its problems of today, and its numbers under other verdicts or other labels.
 
-    for part in parts_of(run):
-        groups, reported = read_part(run, part)
-        groups[0].rollouts, groups[0].then.statuses, reported["reward"]
+    for group in StoredWalk(run, parts_of(run)).groups:
+        group.rollouts, group.then.statuses, group.labels
 
-The run is only read. Steps and evaluations come in the order in which they were made.
+The run is only read. Steps and evaluations come in the order in which they were made. Both sides of a changed number
+are computed over the same groups: those that are known then and now. Where some are left out, `then` differs from what
+was `reported`. Training counts distinct strategies in 8 draws or all N; an evaluation as
+`raypoly.analysis.metrics.pass_at_k.summarise`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from rich.console import Console
 
 from raypoly import data as problems
-from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
-from raypoly.analysis.metrics.problem_counts import own_samples
+from raypoly.analysis.evaluation.evaluation_results import blocks_curve
+from raypoly.analysis.metrics.pass_at_k import distinct, ks, pass_at_k, summarise
+from raypoly.analysis.metrics.problem_counts import GroupOutcomes, own_samples
 from raypoly.analysis.run import Run
 from raypoly.core.errors import UsageError
+from raypoly.core.tables import DASH, ReportTable
 from raypoly.core.values import Problem, Rollout, Verdict
 from raypoly.data import ProblemSet
 from raypoly.data.formats import read_problems
@@ -34,6 +41,7 @@ from raypoly.run.store.sealed_files import decode_table, unseal
 from raypoly.run.store.step_records import CompletedStep
 from raypoly.verifier.score_programs import by_id
 
+_REPORTED = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
 _SAMPLES = {"problem_id", "rollout", "text", "finish_reason", "seed", "status", "strategy", "label"}
 _ASIDE_NAME = re.compile(rf"^{EVALUATIONS}([a-z]+)-step-(\d{{6,9}})-[^/]+\.parquet$")
 
@@ -77,23 +85,18 @@ class StoredGroup:
     """Of the problem's tests, how many an evaluation had shown to its scaffold: they decide nothing."""
 
 
-@dataclass(frozen=True)
-class CurrentProblems:
-    by_id: Mapping[str, Problem]
-    hash: str
-    """Of the set's content, or the path of the file that was named instead."""
+def read_current_problems(
+    run: Run, path: Path | None, note: Callable[[str], None]
+) -> tuple[Mapping[str, Problem], str]:
+    """The problems of the run's config by id, as they are today, and their hash; or those of a file, and its path.
 
-
-def read_current_problems(run: Run, path: Path | None, note: Callable[[str], None]) -> CurrentProblems:
-    """The problems of the run's config, as they are today, or those of a file; `note` hears how they differ.
-
-    Raises `UsageError` where they can't be read any more.
+    `note` hears how they differ. Raises `UsageError` where they can't be read any more.
     """
     if path is not None:
         note(f"Problems of {path}, in place of those that the run's config names.")
         # tests that the run's scaffold shows decide nothing
         given = with_public_tests(ProblemSet({"train": read_problems(path).problems}, ""), run.config)
-        return CurrentProblems(by_id(given.splits["train"]), str(path))
+        return by_id(given.splits["train"]), str(path)
     try:
         found = fit_problems(problems.build_problem_set(run.config.problems), run.config)
     except UsageError as error:
@@ -103,7 +106,7 @@ def read_current_problems(run: Run, path: Path | None, note: Callable[[str], Non
     elif run.problem_sets != (found.hash,):
         was = ", ".join(name[:12] for name in run.problem_sets)
         note(f"The problem set has changed since the run began: its content is {found.hash[:12]} now and was {was}.")
-    return CurrentProblems(by_id(problem for split in found.splits.values() for problem in split), found.hash)
+    return by_id(problem for split in found.splits.values() for problem in split), found.hash
 
 
 def parts_of(run: Run) -> list[StoredPart]:
@@ -116,7 +119,34 @@ def parts_of(run: Run) -> list[StoredPart]:
     return sorted(parts, key=lambda part: (part.step, part.training, part.split, part.key))
 
 
-def read_part(run: Run, part: StoredPart) -> tuple[list[StoredGroup], Mapping[str, Any]]:
+class StoredWalk:
+    """The groups of several parts in order, each part read once, with the numbers that the run reported of it."""
+
+    def __init__(self, run: Run, parts: Sequence[StoredPart]) -> None:
+        self.parts = parts
+        self._open: dict[str, tuple[StoredPart, Mapping[str, Any]]] = {}
+        self.groups: Iterator[StoredGroup] = self._read(run)
+        """Those that are left."""
+
+    def follows(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row `{of, slot}` of an earlier walk is of the next group, which then is left out."""
+        group = next(self.groups, None)
+        if group is not None and (group.part.key, group.slot) != (row.get("of"), row.get("slot")):
+            self.groups, group = chain([group], self.groups), None
+        return group is not None
+
+    def close_part(self, key: str) -> tuple[StoredPart, Mapping[str, Any]]:
+        """A part that has been read, and the run's numbers of it, which are held until now."""
+        return self._open.pop(key)
+
+    def _read(self, run: Run) -> Iterator[StoredGroup]:
+        for part in self.parts:
+            groups, reported = _read_part(run, part)
+            self._open[part.key] = part, reported
+            yield from groups
+
+
+def _read_part(run: Run, part: StoredPart) -> tuple[list[StoredGroup], Mapping[str, Any]]:
     """The groups of a step or an evaluation, in order, and the numbers that the run reported.
 
     Raises `StorageError` where its file is gone, `CorruptData`, `OtherSchema`.
@@ -172,3 +202,130 @@ def _read_evaluated(part: StoredPart, table: pa.Table, payload: Mapping[str, Any
             None if None in labels else labels,
             shown_tests=payload.get("shown_tests") or 0,
         )
+
+
+Values = Mapping[str, float]
+"""A group's own numbers by name; what is unknown is missing."""
+
+
+@dataclass(frozen=True)
+class ChangedNumber:
+    """One number of a step, an evaluation or all training; None is unknown."""
+
+    number: str
+    of: str
+    groups: int
+    reported: float | None
+    then: float | None
+    now: float | None
+
+    @property
+    def change(self) -> float | None:
+        return None if self.then is None or self.now is None else self.now - self.then
+
+    @property
+    def of_step(self) -> bool:
+        return self.of.startswith("step ")
+
+
+@dataclass(frozen=True)
+class GroupThenAndNow:
+    then: GroupOutcomes
+    now: GroupOutcomes
+    labels: Sequence[int] | None
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> GroupThenAndNow | None:
+        """None where a side is unknown."""
+        if row["now"] is None:
+            return None
+        then, now = GroupOutcomes.read(row["then"]), GroupOutcomes.read(row["now"])
+        return cls(then, now, row["labels"]) if then.sound and now.sound else None
+
+
+def compare_values(of: str, pairs: Sequence[tuple[Values, Values]], reported: Mapping[str, Any]) -> list[ChangedNumber]:
+    """Means over groups by name; None on a side that any group lacks."""
+    numbers = []
+    for name in dict.fromkeys(name for one, two in pairs for name in (*one, *two)):
+        # where it is unknown of some groups, the others may be no fair part of all: those without a right program
+        then, now = (_mean([pair[side].get(name) for pair in pairs]) for side in (0, 1))
+        numbers.append(ChangedNumber(name, of, len(pairs), reported.get(name), then, now))
+    return numbers
+
+
+def training_numbers(of: str, held: Sequence[GroupThenAndNow], reported: Mapping[str, Any]) -> list[ChangedNumber]:
+    """Reward, pass@k and strategies of a step's groups."""
+    numbers = compare_values(of, [(_values_of(group.then), _values_of(group.now)) for group in held], reported)
+    # as the run's own row: of the groups that the judge labelled, of all where it labelled none
+    labelled = [group for group in held if group.labels is not None] or held
+    found = [(group.then.structural, group.now.structural) for group in labelled]
+    name = "strategies_structural"
+    known = [({name: distinct(one)}, {name: distinct(two)}) for one, two in found if one and two]
+    return [*numbers, *compare_values(of, known, reported)]
+
+
+def training_means(numbers: Sequence[ChangedNumber]) -> list[ChangedNumber]:
+    """The numbers of steps as means over the groups of training, where both sides are known."""
+    means = []
+    for name in dict.fromkeys(each.number for each in numbers if each.of_step):
+        own = [each for each in numbers if each.of_step and each.number == name]
+        own = [each for each in own if each.change is not None] or own
+        sizes = [each.groups for each in own]
+        then, now = (_mean([getattr(each, side) for each in own], sizes) for side in ("then", "now"))
+        means.append(ChangedNumber(name, "training", sum(sizes), None, then, now))
+    return means
+
+
+def evaluation_numbers(of: str, held: Sequence[GroupThenAndNow], reported: Mapping[str, Any]) -> list[ChangedNumber]:
+    """pass@k and correct strategies of an evaluation's problems."""
+    if not held:
+        return []
+    then = summarise([group.then.outcome(group.labels) for group in held])
+    now = summarise([group.now.outcome(group.labels) for group in held])
+    curves: list[Any] = [found.get("pass_at_k", {}) for found in (reported, then, now)]
+    if (block := reported.get("block", 1)) > 1:
+        sides = zip(*((group.then.statuses, group.now.statuses) for group in held), strict=True)
+        passed = [[[status == "passed" for status in each] for each in side] for side in sides]
+        curves[1:] = [blocks_curve(each, block, reported.get("select", "first")) for each in passed]
+    numbers = [ChangedNumber(f"pass@{k}", of, len(held), *(curve.get(k) for curve in curves)) for k in curves[1]]
+    for key in _REPORTED:
+        values: list[Any] = [found.get(key) for found in (reported, then, now)]
+        if any(value is not None for value in values):
+            numbers.append(ChangedNumber(key, of, len(held), *values))
+    return numbers
+
+
+def show_numbers(console: Console, numbers: Sequence[ChangedNumber], at_most: int) -> None:
+    """Print the numbers of training and evaluations, and those of steps that moved."""
+    moved = [each for each in numbers if each.change and each.of_step]
+    rest = [*training_means(numbers), *(each for each in numbers if not each.of_step)]
+    if not rest:
+        return
+    rows = []
+    for each in (*rest, *moved[:at_most]):
+        values = (DASH if value is None else f"{value:.4f}" for value in (each.reported, each.then, each.now))
+        change = "unknown" if each.change is None else f"{each.change:+.4f}" if each.change else DASH
+        rows.append((each.of, each.number, f"{each.groups:,}", *values, change))
+    head = ("of", "number", "groups", "reported", "then", "now", "change")
+    table = ReportTable(head, rows, range(2, len(head))).rich()
+    table.columns[1].no_wrap = True
+    console.print(table)
+    if len(moved) > at_most:
+        console.print(f"the first {at_most} of {len(moved):,} numbers of steps that moved are shown", highlight=False)
+
+
+def _mean(values: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
+    """None where one is unknown."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    weights = weights or [1.0] * len(known)
+    return math.fsum(value * weight for value, weight in zip(known, weights, strict=True)) / math.fsum(weights)
+
+
+def _values_of(facts: GroupOutcomes) -> Values:
+    size, correct = len(facts.statuses), facts.correct
+    reward = None if facts.rewards is None else math.fsum(facts.rewards) / size
+    curve = {f"pass@{k}": pass_at_k(size, len(correct), k) for k in ks(size)}
+    values: dict[str, float | None] = {"reward": reward, **curve, "strategies_correct": facts.drawn_strategies}
+    return {name: value for name, value in values.items() if value is not None}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from raypoly.core.errors import UsageError
-from raypoly.planning.free_resources import existing_parent
+from raypoly.planning.devices import existing_parent
 
 
 def _can_be_written(folder: Path | None) -> Path | None:

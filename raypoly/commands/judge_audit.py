@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
@@ -28,10 +30,10 @@ from raypoly.analysis.audit_measures import (
     measure_judge,
     parse_requirements,
 )
-from raypoly.analysis.reports.whole_files import write_output
+from raypoly.analysis.reports.pages import check_output, write_output
 from raypoly.commands.command_output import NOTES, say
 from raypoly.commands.section_config import JudgeChoice
-from raypoly.core.config import JudgeConfig
+from raypoly.core.config import JudgeConfig, ScorerConfig
 from raypoly.core.errors import RaypolyError, SandboxError, UsageError
 from raypoly.core.progress_display import track
 from raypoly.core.seeds import derive
@@ -57,6 +59,10 @@ class AuditResult:
     spent: str
     """In words; empty for a judge that counts none."""
 
+    @cached_property
+    def measures(self) -> Mapping[str, Measure]:
+        return measure_judge(self.results)
+
 
 def audit_file(
     gold: Path | None,
@@ -78,22 +84,21 @@ def audit_file(
     if not consistency and (asked := [name for name in required if name in CONSISTENCIES]):
         raise UsageError(f"--require {asked[0]} and --no-consistency don't go together: drop one.")
     golds = read_gold_groups(gold)
-    if json_out is not None and not json_out.absolute().parent.is_dir():
-        raise UsageError(f"--json {json_out} can't be written: there is no such folder.")
+    if json_out is not None:
+        check_output(json_out, "--json")
     audited = audit(golds, choices, runs, consistency)
-    tables = [measure_judge(each.results) for each in audited]
     tests = compare_judges(audited[0].results, audited[1].results) if len(audited) > 1 else {}
     console = Console()
     if not console.is_terminal:  # nobody says how wide it is: room for two judges
         console = Console(width=max(console.width, 120))
-    console.print(_table(audited, tables, tests))
+    console.print(_table(audited, tests))
     for each in audited:
         if each.spent:
             say(console, f"{each.judge}: {each.spent}")
     _show_worst(console, audited[0].results, golds, worst)
     if json_out is not None:
-        _write(json_out, gold, audited, tables, tests)
-    if short := find_unmet(tables[0], required):
+        _write(json_out, gold, audited, tests)
+    if short := find_unmet(audited[0].measures, required):
         raise RaypolyError(f"The judge {audited[0].judge} is not good enough: {'; '.join(short)}.")
 
 
@@ -105,7 +110,7 @@ def audit(
     Raises `JudgeUnavailable` in an outage, `SandboxError` where a group's programs could not be run.
     """
     judges = [build_judge(choice.judge) for choice in choices]  # first of all: a missing key should not cost minutes
-    seen = _observe(golds, choices[0], CHANGES if consistency else {})
+    seen = _observe(golds, choices[0].scorer, CHANGES if consistency else {})
     if consistency:
         seen[_REORDERED] = [_reorder(one) for one in seen[_AS_IT_IS]]
     return [_audit_one(golds, seen, choice.judge, judge, runs) for choice, judge in zip(choices, judges, strict=True)]
@@ -120,21 +125,24 @@ def change_half(group: ProgramGroup, name: str, change: Change, kept: frozenset[
 
 
 def _observe(
-    golds: Sequence[GoldGroup], choice: JudgeChoice, changes: Mapping[str, Change]
+    golds: Sequence[GoldGroup], scorer: ScorerConfig, changes: Mapping[str, Change]
 ) -> dict[str, list[ObservedGroup]]:
-    plain = [group_of_gold(gold) for gold in golds]
-    variants = {_AS_IT_IS: plain}
+    """The groups as they are and after each change, by its name."""
+    variants = {_AS_IT_IS: [group_of_gold(gold) for gold in golds]}
     for name, change in changes.items():
-        pairs = zip(plain, golds, strict=True)
+        pairs = zip(variants[_AS_IT_IS], golds, strict=True)
         variants[name] = [change_half(group, name, change, keywords(gold.tests)) for group, gold in pairs]
     every = [group for groups in variants.values() for group in groups]
-    with observing(choice.scorer, sum(len(group.programs) for group in every)) as observe:
-        found = []
-        for seen in track(observe(every), len(every), "groups run", NOTES):
-            if seen.trouble:
-                raise SandboxError(f"The programs of {seen.group.id} could not be run: {seen.trouble}.")
-            found.append(seen)
-    return {name: found[i * len(plain) : (i + 1) * len(plain)] for i, name in enumerate(variants)}
+    with observing(scorer, sum(len(group.programs) for group in every)) as observe:
+        found = _sound(track(observe(every), len(every), "groups run", NOTES))
+        return {name: list(islice(found, len(golds))) for name in variants}
+
+
+def _sound(seen: Iterable[ObservedGroup]) -> Iterator[ObservedGroup]:
+    for each in seen:
+        if each.trouble:
+            raise SandboxError(f"The programs of {each.group.id} could not be run: {each.trouble}.")
+        yield each
 
 
 def _reorder(seen: ObservedGroup) -> ObservedGroup:
@@ -157,40 +165,43 @@ def _audit_one(
     runs: int,
 ) -> AuditResult:
     asked = {name: _ask(judge, groups, name) for name, groups in seen.items()}
+    plain = asked.pop(_AS_IT_IS)
     again = _without_cache(config, judge) if runs > 1 else judge
     more = [_ask(again, seen[_AS_IT_IS], f"run {run}") for run in range(2, runs + 1)]
     results = []
-    for place, gold in enumerate(golds):
-        plain = asked[_AS_IT_IS][place]
-        agreements = _agreements({name: each[place].ids for name, each in asked.items()}, seen[_AS_IT_IS][place])
-        every = [answer.ids for answer in (plain, *(run[place] for run in more))]
+    for place, (gold, answer) in enumerate(zip(golds, plain, strict=True)):
+        after = {name: answers[place].ids for name, answers in asked.items()}
+        agreements = _agreements(answer.ids, after, _order(seen[_AS_IT_IS][place]))
+        every = [each.ids for each in (answer, *(run[place] for run in more))]
         if len(repeated := [ids for ids in every if ids is not None]) > 1:
             agreements["run_to_run"] = run_to_run(repeated)
-        labels = None if plain.ids is None else tuple(plain.ids)
+        found = None if answer.ids is None else tuple(answer.ids)
         problem = gold.task_id or gold.problem
-        results.append(AuditedGroup(gold.id, gold.labels, labels, plain.reason, agreements, problem))
-    names = {answer.labels.judge for answer in asked[_AS_IT_IS] if answer.labels is not None}
+        results.append(AuditedGroup(gold.id, gold.labels, found, answer.reason, agreements, problem))
+    names = {answer.labels.judge for answer in plain if answer.labels is not None}
     spent = "; again, ".join(filter(None, [describe_spending(judge), describe_spending(again) if more else ""]))
     return AuditResult(" and ".join(sorted(names)) or repr(judge), config, tuple(results), spent)
 
 
-def _agreements(labels: Mapping[str, list[int] | None], seen: ObservedGroup) -> dict[str, float]:
+def _agreements(
+    before: list[int] | None, labels: Mapping[str, list[int] | None], order: Sequence[int]
+) -> dict[str, float]:
     """Agreement of a group's labels after each change with those before it, where both are known."""
-    before = labels[_AS_IT_IS]
-    found: dict[str, float] = {}
-    for name, after in labels.items():
-        if name != _AS_IT_IS and before is not None and after is not None:
-            same = [before[i] for i in _order(seen)] if name == _REORDERED else before
-            found[name] = adjusted_rand(same, after)
-    return found
+    if before is None:
+        return {}
+    reordered = [before[place] for place in order]
+    return {
+        name: adjusted_rand(reordered if name == _REORDERED else before, after)
+        for name, after in labels.items()
+        if after is not None
+    }
 
 
 def _without_cache(config: JudgeConfig, judge: Judge) -> Judge:
-    # With its cache it would agree with itself.
-    if config.budget_usd is None:
-        return build_judge(config.model_copy(update={"cache_mib": 0}))
+    """The judge, which with its cache would agree with itself; it has what is left of the budget."""
     spent = getattr(getattr(judge, "stats", lambda: None)(), "cost_usd", None) or 0.0
-    return build_judge(config.model_copy(update={"cache_mib": 0, "budget_usd": config.budget_usd - spent}))
+    left = None if config.budget_usd is None else config.budget_usd - spent
+    return build_judge(config.model_copy(update={"cache_mib": 0, "budget_usd": left}))
 
 
 def _ask(judge: Judge, groups: Sequence[ObservedGroup], name: str) -> list[Answer]:
@@ -198,12 +209,10 @@ def _ask(judge: Judge, groups: Sequence[ObservedGroup], name: str) -> list[Answe
     return [answer for _, answer in track(ask_all(judge, groups), len(groups), what, NOTES)]
 
 
-def _table(
-    audited: Sequence[AuditResult], tables: Sequence[Mapping[str, Measure]], tests: Mapping[str, JudgeDifference]
-) -> ReportTable:
+def _table(audited: Sequence[AuditResult], tests: Mapping[str, JudgeDifference]) -> ReportTable:
     rows = []
-    for name in tables[0]:
-        cells = [_cell(each.get(name, Measure(None))) for each in tables]
+    for name in audited[0].measures:
+        cells = [_cell(each.measures.get(name, Measure(None))) for each in audited]
         if (test := tests.get(name)) is not None:
             cells += [f"{test.difference:+.3f}", f"{test.p_value:.3g}", f"{test.holm:.3g}"]
         elif tests:
@@ -246,21 +255,15 @@ def _show_worst(console: Console, results: Sequence[AuditedGroup], golds: Sequen
             say(console, f"  {name} = {text}")
 
 
-def _write(
-    path: Path,
-    gold: Path | None,
-    audited: Sequence[AuditResult],
-    tables: Sequence[Mapping[str, Measure]],
-    tests: Mapping[str, JudgeDifference],
-) -> None:
+def _write(path: Path, gold: Path | None, audited: Sequence[AuditResult], tests: Mapping[str, JudgeDifference]) -> None:
     judges = [
         {
             "judge": each.judge,
             "config": each.config.model_dump(mode="json"),
-            "measures": {name: asdict(measure) for name, measure in table.items()},
+            "measures": {name: asdict(measure) for name, measure in each.measures.items()},
             "groups": [{**asdict(result), "ari": result.ari} for result in each.results],
         }
-        for each, table in zip(audited, tables, strict=True)
+        for each in audited
     ]
     document = {
         "gold": "" if gold is None else str(gold),

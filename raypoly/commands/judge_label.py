@@ -1,30 +1,33 @@
-"""The work of `raypoly judge label`: cluster the groups of a file, or label a run's groups again and compare.
-
-label_file(Path("groups.jsonl"), "labels.jsonl", choose_judge("openai", ["judge.votes=3"]))
-relabel("~/raypoly-runs/mine", "labels.jsonl", "openai", ["judge.votes=3"])
-"""
+"""The work of `raypoly judge label`: cluster the groups of a file, or label a run's groups again and compare."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import groupby, islice, tee
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from raypoly.analysis.changed_numbers import ChangedNumber, compare_values, show_numbers
 from raypoly.analysis.metrics.pass_at_k import distinct, drawn_strategies
 from raypoly.analysis.run import Run
 from raypoly.analysis.statistics.intervals import share_interval
-from raypoly.analysis.stored_groups import StoredGroup, parts_of, read_current_problems, read_part
+from raypoly.analysis.stored_groups import (
+    ChangedNumber,
+    StoredGroup,
+    StoredWalk,
+    compare_values,
+    parts_of,
+    read_current_problems,
+    show_numbers,
+)
 from raypoly.commands.command_output import NOTES, SHOWN, count_of, note, results_console, say, say_where
 from raypoly.commands.row_writer import Row, open_rows, refuse_overwriting
 from raypoly.commands.section_config import JudgeChoice, choose_run_judge, lasting_keys
+from raypoly.core.caches import file_sha256
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeUnavailable, SandboxError, UsageError
 from raypoly.core.progress_display import track
@@ -47,9 +50,8 @@ def label_file(path: Path, out: str | None, choice: JudgeChoice, show: bool = Fa
     judge = build_judge(choice.judge)
     console = results_console(out)
     failed = 0
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    identity = {"groups": digest, **_identity(judge, choice.judge), "scorer": lasting_keys(choice.scorer)}
+    scorer = lasting_keys(choice.scorer)
+    identity = {"groups": file_sha256(path), **_identity(judge, choice.judge), "scorer": scorer}
     with ExitStack() as stack:
         rows = stack.enter_context(open_rows(out, identity))
 
@@ -123,7 +125,7 @@ def relabel(place: str, out: str | None, name: str | None, overrides: Sequence[s
     """
     run = Run(place)
     config = choose_run_judge(run.config, name, overrides)
-    today = read_current_problems(run, None, note)
+    today, source = read_current_problems(run, None, note)
     judge = build_judge(config)
     found = [(_is_sound(group), group.asked) for group in _trained_groups(run)]
     total, asked = sum(sound for sound, _ in found), sum(asked for _, asked in found)
@@ -133,20 +135,16 @@ def relabel(place: str, out: str | None, name: str | None, overrides: Sequence[s
         note(f"the run's judge was never asked: all {total:,} groups are labelled, and there is no then.")
     groups = (group for group in _trained_groups(run) if (group.asked if asked else _is_sound(group)))
     # a run may have grown between two starts
-    identity = {"run": run.uri, "problems": today.hash, **_identity(judge, config)}
+    identity = {"run": run.uri, "problems": source, **_identity(judge, config)}
     diff, numbers = LabelDiff(), list[ChangedNumber]()
-    waiting: deque[StoredGroup] = deque()
-
-    def observe(left: Iterable[StoredGroup]) -> Iterator[ObservedGroup]:
-        for group in left:
-            waiting.append(group)
-            yield _observed(group, today.by_id)
 
     def label_rest(kept: int) -> Iterator[Row]:
         if kept:
             say(NOTES, f"{kept:,} groups are labelled already.")
-        for _, answer in _asking(judge, observe(islice(groups, kept, None)), (asked or total) - kept, out):
-            yield relabelled_row(waiting.popleft(), answer)
+        left, shown = tee(islice(groups, kept, None))
+        answers = _asking(judge, (_observed(group, today) for group in shown), (asked or total) - kept, out)
+        for group, (_, answer) in zip(left, answers, strict=True):
+            yield relabelled_row(group, answer)
 
     reported = {row["step"]: row for row in run.rows}
     with open_rows(out, identity) as rows:
@@ -179,9 +177,7 @@ def relabelled_row(group: StoredGroup, answer: Answer) -> dict[str, Any]:
 
 
 def _trained_groups(run: Run) -> Iterator[StoredGroup]:
-    for part in parts_of(run):
-        if part.training:
-            yield from read_part(run, part)[0]
+    return StoredWalk(run, [part for part in parts_of(run) if part.training]).groups
 
 
 def _is_sound(group: StoredGroup) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from raypoly.commands.command_options import Overrides
+from raypoly.core.settings import load_of
 
 
 def prepare(
@@ -19,9 +20,9 @@ def prepare(
     ] = None,
 ) -> None:
     """Make a data set from files of problems: check, compare, sample, split, write. Or go on with one."""
-    from raypoly.data.preparing.prepare_config import load_config
+    from raypoly.data.preparing.prepare_config import PrepareConfig
 
-    chosen = load_config(config, overrides or [])
+    chosen = load_of(PrepareConfig, config, overrides or [])
     if explain is not None:
         from raypoly.data.preparing.decision_log import explain_problem
         from raypoly.data.preparing.preparation_folder import PreparationFolder

@@ -26,6 +26,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from raypoly.analysis.reports.pages import write_output
 from raypoly.core import __version__
 from raypoly.core.errors import StorageError, UsageError
 from raypoly.data.formats import files_of
@@ -43,7 +44,8 @@ def open_rows(out: str | None, identity: Mapping[str, Any] | None = None) -> Abs
     """
     if out is None:
         return contextlib.nullcontext(RowWriter(None, ""))
-    if out == STDOUT or _is_special(Path(out)):
+    special = Path(out).exists() and not Path(out).is_file() and not Path(out).is_dir()
+    if out == STDOUT or special:
         return _open_stream(out)
     return _open_part_file(Path(out).expanduser().resolve(), identity)
 
@@ -58,8 +60,9 @@ def refuse_overwriting(out: str | None, *inputs: Path) -> None:
 class RowWriter:
     """A stream of rows. Raises `StorageError` for a row that can't be written; the rows before it stay."""
 
-    def __init__(self, file: BinaryIO | None, name: str) -> None:
-        self._file, self._name = file, name
+    def __init__(self, file: BinaryIO | None, name: str, advice: str = "") -> None:
+        """`advice`: behind the reason why it can't be written."""
+        self._file, self._name, self._advice = file, name, advice
 
     def resume(
         self, make: Callable[[int], Iterable[Row]], keep: Callable[[Row], bool] = lambda row: True
@@ -78,11 +81,9 @@ class RowWriter:
 
     def write(self, row: Row) -> None:
         line = dumps(row).encode() + b"\n"
-        try:
+        with self._told():
             while line and self._file is not None:  # a full disk takes a part, and says why with the next call
                 line = line[self._file.write(line) :]
-        except OSError as error:
-            raise StorageError(self._describe(error)) from error
 
     def finish(self) -> None:
         """All rows are written."""
@@ -90,46 +91,43 @@ class RowWriter:
     def _read_kept(self, keep: Callable[[Row], bool]) -> Iterator[Row]:
         return iter(())
 
-    def _describe(self, error: OSError) -> str:
-        if error.errno == errno.EPIPE:
-            return f"{self._name} was closed by its reader before all rows were written."
-        return f"{self._name} can't be written: {error.strerror}."
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise StorageError(f"{self._name} was closed by its reader before all rows were written.") from error
+            raise StorageError(f"{self._name} can't be written: {error.strerror}{self._advice}.") from error
 
 
 class PartFileWriter(RowWriter):
     """A writer to `NAME.part`, which is locked meanwhile."""
 
     def __init__(self, file: BinaryIO, out: Path, identity: Row | None) -> None:
-        super().__init__(file, f"{out}.part")
-        self._part_file, self._out, self._note = file, out, Path(f"{out}.part.json")
-        self._identity = identity
+        kept = "; the rows so far are kept: make room and give the same command again"
+        super().__init__(file, f"{out}.part", kept if identity else "")
+        self._part, self._out, self._note, self._identity = file, out, Path(f"{out}.part.json"), identity
 
     def begin(self) -> None:
         """Drop the rows of a start with another identity. Raises `StorageError`."""
-        if self._identity is not None and self._identity == _read_note(self._note):
-            return
-        try:
-            self._part_file.truncate(0)
+        if self._identity is None or self._identity != _read_note(self._note):
+            with self._told():
+                self._part.truncate(0)
             if self._identity is not None:
-                beside = self._note.with_suffix(".new")
-                beside.write_text(json.dumps(self._identity))
-                beside.rename(self._note)
-        except OSError as error:
-            raise StorageError(self._describe(error)) from error
+                write_output(self._note, json.dumps(self._identity).encode())
 
     def finish(self) -> None:
-        try:
-            os.fsync(self._part_file.fileno())
+        with self._told():
+            os.fsync(self._part.fileno())
             Path(self._name).rename(self._out)
             self._note.unlink(missing_ok=True)
-        except OSError as error:
-            raise StorageError(self._describe(error)) from error
 
     def clean_up(self) -> None:
         """Delete a part that can't be resumed or holds nothing."""
-        unwanted = self._identity is None or os.fstat(self._part_file.fileno()).st_size == 0
+        unwanted = self._identity is None or os.fstat(self._part.fileno()).st_size == 0
         with contextlib.suppress(OSError):
-            if unwanted and _is_in_place(self._name, self._part_file):
+            if unwanted and _is_in_place(self._name, self._part):
                 Path(self._name).unlink()
                 self._note.unlink(missing_ok=True)
 
@@ -142,11 +140,7 @@ class PartFileWriter(RowWriter):
                     break
                 end += len(line)
                 yield row
-        self._part_file.truncate(end)
-
-    def _describe(self, error: OSError) -> str:
-        more = "; the rows so far are kept: make room and give the same command again" if self._identity else ""
-        return f"{self._name} can't be written: {error.strerror}{more}."
+        self._part.truncate(end)
 
 
 @contextmanager
@@ -186,18 +180,13 @@ def _is_in_place(name: str, file: BinaryIO) -> bool:
 @contextmanager
 def _open_stream(out: str) -> Iterator[RowWriter]:
     # A pipe, a terminal or a device: there is nothing to rename.
-    name = "standard output" if out == STDOUT else out
     try:
         descriptor = os.dup(sys.stdout.fileno()) if out == STDOUT else os.open(out, os.O_WRONLY)
     except OSError as error:
         raise UsageError(f"--out {out} can't be written: {error.strerror}.") from error
     os.set_blocking(descriptor, True)  # another process that shares it may have made it non-blocking
     with open(descriptor, "wb", buffering=0) as file:
-        yield RowWriter(file, name)
-
-
-def _is_special(path: Path) -> bool:
-    return path.exists() and not path.is_file() and not path.is_dir()
+        yield RowWriter(file, "standard output" if out == STDOUT else out)
 
 
 def _parse_whole(line: bytes) -> Row | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ from raypoly.commands.command_output import (
 )
 from raypoly.commands.row_writer import Row, open_rows, refuse_overwriting
 from raypoly.commands.section_config import lasting_keys
+from raypoly.core.caches import file_sha256
 from raypoly.core.config import ScorerConfig
 from raypoly.core.progress_display import show_progress
 from raypoly.core.tables import ReportTable
@@ -31,8 +31,18 @@ from raypoly.data.formats import ProblemStream, files_of, read_problems, row_of
 from raypoly.data.similar import DuplicatePair, find_duplicates, find_overlaps
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.local_pool import LocalPool
-from raypoly.verifier.program_file import ProblemIndex, Survey, check_programs, read_programs
-from raypoly.verifier.score_programs import FAILED, NO_SOLUTION, GivenProgram, limit_workers, scored, validated
+from raypoly.verifier.score_programs import (
+    FAILED,
+    NO_SOLUTION,
+    GivenProgram,
+    ProblemIndex,
+    Survey,
+    check_programs,
+    limit_workers,
+    read_programs,
+    scored,
+    validated,
+)
 
 
 def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, evidence: bool) -> None:
@@ -119,12 +129,9 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
 
 
 def score_identity(problems: Path, survey: Survey, config: ScorerConfig, evidence: bool) -> dict[str, Any]:
-    digests = []
-    for path in files_of(problems):
-        with path.open("rb") as file:
-            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    digests = "+".join(map(file_sha256, files_of(problems)))
     keys = {"scorer": lasting_keys(config), "evidence": evidence}
-    return {"problems": "+".join(digests), "programs": survey.sha256, **keys}
+    return {"problems": digests, "programs": survey.sha256, **keys}
 
 
 def verdict_row(program: GivenProgram, verdict: Verdict, evidence: bool) -> dict[str, Any]:

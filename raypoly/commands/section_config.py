@@ -1,9 +1,4 @@
-"""The sections `judge` and `scorer` of the config, from the words of a command line.
-
-scorer_config(["scorer.memory_mib=512"], workers=4)
-choice = choose_judge("openai", ["judge.view=raw"])
-choose_other_judge(choice, "judge.votes=3")             # the same judge with one key changed
-"""
+"""The sections `judge` and `scorer` of the config, from the words of a command line."""
 
 from __future__ import annotations
 

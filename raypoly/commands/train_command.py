@@ -12,7 +12,7 @@ from raypoly.analysis.run import Run
 from raypoly.commands.command_options import ConfigPath, Overrides
 from raypoly.core import settings
 from raypoly.core.errors import UsageError
-from raypoly.planning.free_resources import ELSEWHERE
+from raypoly.planning.devices import ELSEWHERE
 from raypoly.run.crash import Crash
 from raypoly.run.run_identity import resolve_run, storage_options
 
@@ -53,7 +53,7 @@ def train(
     directory = resolve_run(chosen)
     fixed = directory.config
     if dry_run:
-        from raypoly.planning.gpus import gpu_to_plan
+        from raypoly.planning.devices import gpu_to_plan
 
         gpu = gpu_to_plan(gpu, [fixed], lambda note: typer.echo(note, err=True))
     here = None if gpu is None else ELSEWHERE

@@ -89,7 +89,7 @@ def find_damage(folder: Path, unread: tuple[str, ...] = ()) -> str | None:
         return "an empty manifest"
     for name, digest in promised.items():
         path = folder / name
-        if not path.is_file() or not (name.endswith(unread) or _digest(path) == digest):
+        if not path.is_file() or not (name.endswith(unread) or file_sha256(path) == digest):
             return f"{name} is not what it was"
     return None
 
@@ -102,7 +102,8 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _digest(path: Path) -> str:
+def file_sha256(path: Path) -> str:
+    """Hex."""
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -113,7 +114,7 @@ def _write_manifest(folder: Path) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != manifest)
     for path in files:
         _sync(path)
-    manifest.write_text(json.dumps({str(path.relative_to(folder)): _digest(path) for path in files}, indent=1))
+    manifest.write_text(json.dumps({str(path.relative_to(folder)): file_sha256(path) for path in files}, indent=1))
     _sync(manifest)
     _sync(folder)
     folder.chmod(0o755)

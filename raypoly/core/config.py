@@ -32,7 +32,7 @@ class RunConfig(Section):
     name: str = Field("tiny", description="First part of the run folder's name.")
     dir: str | None = resumable(
         None,
-        description="The run folder: a path or a pyarrow URI such as s3://, gs:// or az:// (docs/durability.md). "
+        description="The run folder: a path or a URI such as s3://, gs:// or az:// (docs/durability.md). "
         "Default: under $RAYPOLY_RUNS, else ~/raypoly-runs, named by what is computed.",
     )
     scratch: str | None = resumable(
@@ -228,11 +228,11 @@ class GeneratorConfig(Section):
         description="Where engines live: on the learner's GPU, asleep while it works (`colocated`); on their own GPUs "
         "(`split`); on no GPU (`cpu`). `auto` decides by the number of GPUs: none, one or more.",
     )
-    transport: Literal["auto", "objects", "ipc", "nccl", "shared_memory", "gloo"] = resumable(
+    transport: Literal["auto", "objects", "ipc", "nccl", "gloo"] = resumable(
         "auto",
         description="Weight sync, the route of new weights to an engine: Ray's object store (`objects`), CUDA IPC "
         "(`ipc`), NCCL (`nccl`). `auto` gives vLLM `ipc` where `colocated` and `nccl` where `split`. "
-        "`shared_memory` and `gloo` replace these two on a CPU, to rehearse them.",
+        "On a CPU `objects` and `gloo` replace these two, to rehearse them.",
     )
     temperature: float = Field(1.0, gt=0, description="Sampling temperature.")
     max_tokens: int = Field(56, ge=1, description="Longest response, in tokens (T_max of equation 4).")

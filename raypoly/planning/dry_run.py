@@ -8,22 +8,19 @@ from raypoly import data as problems
 from raypoly.core.config import Config
 from raypoly.core.settings import dump
 from raypoly.core.tables import ReportTable
+from raypoly.core.text import format_bytes
 from raypoly.data import ProblemSet
+from raypoly.data.long_prompts import require_readable
 from raypoly.data.problem_order import require_enough
 from raypoly.data.problem_set import count_with_tests, describe_splits
-from raypoly.data.readable_prompts import require_readable
 from raypoly.planning.cost import forecast_judge
-from raypoly.planning.device_memory import check_memory, host_memory, plan_memory
-from raypoly.planning.engine_memory import engine_room
-from raypoly.planning.free_resources import this_machine
-from raypoly.planning.gpus import Device, choose_device, layout_of
-from raypoly.planning.learner_memory import checkpoint_bytes, trained_weights
-from raypoly.planning.memory_parts import PHASES, DeviceMemory, format_bytes
+from raypoly.planning.device_memory import check_memory, engine_room, host_memory, plan_memory
+from raypoly.planning.devices import Device, choose_device, layout_of, this_machine
+from raypoly.planning.learner_memory import PHASES, DeviceMemory, checkpoint_bytes, trained_weights
 from raypoly.planning.model_shape import RowLayout, row_layout, shape_of
 from raypoly.planning.preflight import require_tests
 from raypoly.rollouts import scaffolds
-from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
-from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems
+from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, fit_problems
 from raypoly.run.run_identity import RunDirectory
 from raypoly.strategies.judge.judge_usage import dollars
 

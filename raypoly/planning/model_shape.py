@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from raypoly.core.errors import UsageError
 from raypoly.core.gguf_models import GgufModel
 
 _SIZES = {
@@ -184,21 +183,23 @@ RowLayout = Literal["packed", "padded"]
 _PACKED = {"full_attention", "sliding_attention"}  # kinds of layers (`layer_types`) that packed attention computes
 
 
-def row_layout(path: str | None) -> RowLayout | None:
-    """Layout of a model's training rows by its config; None if unknown before the learner loads and tries the model.
+def is_mixture(path: str) -> bool:
+    """Whether a model's config tells of a mixture of experts."""
+    values = _text_config(path)
+    return any(name.endswith("_experts") and isinstance(count, int) and count > 1 for name, count in values.items())
 
-    Raises `UsageError` for a mixture of experts.
-    """
-    found = (config_of(path) or {}) if path is not None else {}
-    values = {**found, **(found.get("text_config") or {})}
-    if any(name.endswith("_experts") and isinstance(count, int) and count > 1 for name, count in values.items()):
-        raise UsageError(
-            f"model.path={path} is a mixture of experts, whose routing and balancing loss the learner does not train: "
-            "set model.path to a dense model."
-        )
+
+def row_layout(path: str | None) -> RowLayout | None:
+    """Layout of a model's training rows by its config; None if unknown before the learner loads and tries the model."""
+    values = _text_config(path) if path is not None else {}
     if values.get("attn_logit_softcapping") is not None:
         return "padded"
     kinds = values.get("layer_types")
     if kinds is not None:
         return "packed" if set(kinds) <= _PACKED else "padded"
     return None if shape_of(path) is None else "packed"
+
+
+def _text_config(path: str) -> dict[str, Any]:
+    found = config_of(path) or {}
+    return {**found, **(found.get("text_config") or {})}

@@ -14,15 +14,15 @@ from raypoly.core.config import GeneratorConfig
 from raypoly.core.errors import UsageError
 
 Kind = Literal["colocated", "split", "cpu"]
-Transport = Literal["objects", "ipc", "nccl", "shared_memory", "gloo"]
+Transport = Literal["objects", "ipc", "nccl", "gloo"]
 
 ROUTES: Mapping[Kind, tuple[Transport, ...]] = {
-    "colocated": ("ipc", "shared_memory", "objects"),
+    "colocated": ("ipc", "objects"),
     "split": ("nccl", "gloo", "objects"),
     "cpu": ("objects",),
 }
 _ON_GPU = ("ipc", "nccl")  # vLLM's own, which need GPUs
-REHEARSED: Mapping[Kind, Transport] = {"colocated": "shared_memory", "split": "gloo"}
+REHEARSED: Mapping[Kind, Transport] = {"colocated": "objects", "split": "gloo"}
 """Replace a GPU's on a CPU, to rehearse it."""
 
 
@@ -69,7 +69,7 @@ def without_engines(gpus: int, ranks: int) -> Placement:
 
 def needs_gpu(config: GeneratorConfig) -> bool:
     """Whether runs of this config can't start without a GPU."""
-    return config.placement in REHEARSED and config.transport not in (*REHEARSED.values(), "objects")
+    return config.placement in REHEARSED and config.transport not in REHEARSED.values()
 
 
 def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows: bool = False) -> Placement:
@@ -79,7 +79,7 @@ def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows:
     """
     kind: Kind = config.placement if config.placement != "auto" else _fitting(gpus)
     needed = ranks if kind == "colocated" else ranks + config.engines
-    if grows and kind != "cpu" and config.transport not in REHEARSED.values():
+    if grows and kind != "cpu" and config.transport != "gloo":
         gpus = max(gpus, needed)
     if needs_gpu(config) and gpus == 0:
         raise UsageError(

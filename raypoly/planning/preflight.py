@@ -13,7 +13,7 @@ from pathlib import Path
 
 from raypoly import data as problems
 from raypoly.algorithms import losses, objectives
-from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config, JudgeConfig
 from raypoly.core.errors import MissingKey, UsageError
 from raypoly.core.gguf_models import GgufModel
@@ -22,11 +22,11 @@ from raypoly.data.formats import files_of
 from raypoly.data.hub import hub_split
 from raypoly.data.problem_set import ProblemSet
 from raypoly.data.verl_rows import NO_TEMPLATE
-from raypoly.planning.free_resources import ELSEWHERE, GIB, FreeResources, this_machine
+from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, this_machine
+from raypoly.planning.model_shape import is_mixture
 from raypoly.rollouts import scaffolds
-from raypoly.rollouts.engines.vllm_arguments import check_engine_args
-from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
-from raypoly.rollouts.scaffolds.run_scaffolds import is_sampled, of_evaluations
+from raypoly.rollouts.engines import check_engine_args
+from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, is_sampled, of_evaluations
 from raypoly.run.sinks import check_packages
 from raypoly.strategies import judge
 from raypoly.strategies.judge import judge_keys
@@ -218,12 +218,17 @@ def _model(config: Config) -> Iterator[str]:
         return
     gguf, folder = GgufModel.find(path), Path(path).expanduser()
     if gguf is not None:
-        gguf.config()
+        gguf.config()  # raises here
     elif folder.is_dir():
         if not (folder / "config.json").is_file():
             yield f"model.path={path} holds no config.json: it is not a Hugging Face folder."
     elif folder.parent.is_dir() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):  # else a hub id, `owner/name`
         yield f"model.path={path} does not exist."
+    if is_mixture(path):
+        yield (
+            f"model.path={path} is a mixture of experts, whose routing and balancing loss the learner does not train: "
+            "set model.path to a dense model."
+        )
 
 
 def _lengths(config: Config) -> Iterator[str]:

@@ -51,37 +51,28 @@ class Sink(Protocol):
 class Sinks:
     """Several sinks as one."""
 
-    def __init__(self, sinks: Sequence[Sink], boards: Sequence[Sink] = ()) -> None:
-        """`boards`: those of the sinks that take evaluations, too."""
-        self._sinks, self._boards = sinks, boards
+    def __init__(self, sinks: Sequence[Sink], boards: Sequence[Sink] = (), last_step: int = -1) -> None:
+        """`boards` take evaluations, too, but nothing up to `last_step`, which an earlier start has logged."""
+        self._sinks, self._boards, self._last_step = sinks, boards, last_step
 
     def log(self, row: Mapping[str, Any]) -> None:
+        self._log_to_boards(row)  # first: a kill between two repeats a board's row, and loses none
         for sink in self._sinks:
             sink.log(row)
 
     def log_evaluation(self, results: Mapping[str, Any]) -> None:
         """Log results under their split's name: `test/pass@8`. Comes before the row of the same step."""
-        for board in self._boards:
-            board.log({"step": results["step"], results["split"]: evaluation_numbers(results)})
+        self._log_to_boards({"step": results["step"], results["split"]: evaluation_numbers(results)})
+
+    def _log_to_boards(self, row: Mapping[str, Any]) -> None:
+        if int(row["step"]) > self._last_step:
+            for board in self._boards:
+                board.log(row)
 
     def close(self) -> None:
         with ExitStack() as stack:
-            for sink in reversed(self._sinks):
+            for sink in (*reversed(self._sinks), *reversed(self._boards)):
                 stack.callback(sink.close)
-
-
-class After:
-    """Sink that drops the rows up to `last_step`, which an earlier start has logged."""
-
-    def __init__(self, last_step: int, sink: Sink) -> None:
-        self._last_step, self._sink = last_step, sink
-
-    def log(self, row: Mapping[str, Any]) -> None:
-        if int(row["step"]) > self._last_step:
-            self._sink.log(row)
-
-    def close(self) -> None:
-        self._sink.close()
 
 
 def open_sinks(config: Config, run_dir: Path, more: Sequence[Sink] = (), run_id: str | None = None) -> Sinks:
@@ -94,10 +85,10 @@ def open_sinks(config: Config, run_dir: Path, more: Sequence[Sink] = (), run_id:
     metrics = MetricsFile(run_dir / METRICS)
     boards: list[Sink] = []
     if config.run.tensorboard:
-        boards.append(After(metrics.last_step, TensorBoard(run_dir / TENSORBOARD)))
+        boards.append(TensorBoard(run_dir / TENSORBOARD))
     if config.run.wandb_project is not None:
-        boards.append(After(metrics.last_step, WeightsAndBiases(config, run_dir, run_id or run_dir.name)))
-    return Sinks([*boards, metrics, *more], boards)  # a kill between two repeats a board's row, and loses none
+        boards.append(WeightsAndBiases(config, run_dir, run_id or run_dir.name))
+    return Sinks([metrics, *more], boards, metrics.last_step)
 
 
 def check_packages(config: Config) -> None:

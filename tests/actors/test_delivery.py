@@ -11,8 +11,8 @@ import pytest
 
 from actors.engine_actor import GeneratorActor
 from actors.learner import LearnerActor
-from actors.weight_delivery import WeightDelivery, both
 from raypoly.core.errors import TransferBroken, WeightsMismatch
+from workflows.step.weight_sync import WeightDelivery, both
 
 
 class Side:
@@ -67,6 +67,7 @@ class Source:
     def __init__(self, *hashes: dict[str, str]) -> None:
         self.started, self.offered, self.asked = 1, 0, 0
         self._hashes, self.borrowed = iter(hashes), False
+        self.told: list[str] = []
 
     @contextmanager
     def lent(self) -> Iterator[None]:
@@ -79,28 +80,41 @@ class Source:
         self.offered += 1
         return "parcel"
 
-    async def ask(self, stage: str, question: Any) -> dict[str, str]:
-        assert question is LearnerActor.weight_hashes
+    async def ask(self, stage: str, question: Any, *args: Any) -> Any:
+        self.told.append(question.__name__)
+        if question is not LearnerActor.weight_hashes:
+            return {}
         self.asked += 1
         return next(self._hashes)
+
+    async def ask_once(self, stage: str, question: Any, *args: Any) -> None:
+        self.told.append(question.__name__)
+
+    def stop(self) -> None:
+        raise AssertionError("no side is lost")
 
 
 class HashingEngine:
     """An engine that answers at once, with these hashes."""
 
+    def stop(self) -> None:
+        raise AssertionError("no side is lost")
+
     def __init__(self, hashes: dict[str, str] | None, name: str = "generator-7") -> None:
-        self.first_name, self.name, self.kind, self.proved = "generator", name, "vllm", False
-        self.received, self._hashes = 0, hashes
+        self.who, self.name, self.kind, self.proved = "generator", name, "vllm", False
+        self.received, self._hashes, self.started = 0, hashes, 1
+        self.asked: list[str] = []
 
     async def ask_once(self, stage: str, question: Any, *args: Any) -> dict[str, str] | None:
         await asyncio.sleep(0)
         self.received += question is GeneratorActor.receive
+        self.asked.append(question.__name__)
         return self._hashes
 
 
-def deliver(source: Source, *engines: HashingEngine) -> None:
+def deliver(source: Source, *engines: HashingEngine, transport: str = "objects") -> None:
     async def main() -> None:
-        delivery = WeightDelivery(source, 3, "objects", {})  # type: ignore[arg-type]
+        delivery = WeightDelivery(source, 3, transport, {})  # type: ignore[arg-type]
         for engine in engines:
             await delivery.to(engine)  # type: ignore[arg-type]
 
@@ -134,8 +148,8 @@ def test_hashes_of_a_learner_that_replaced_the_sender_are_no_proof_against_the_e
     """A replay on a GPU may give other weights, which are sent then."""
 
     class Replaced(Source):
-        async def ask(self, stage: str, question: Any) -> dict[str, str]:
-            found = await super().ask(stage, question)
+        async def ask(self, stage: str, question: Any, *args: Any) -> Any:
+            found = await super().ask(stage, question, *args)
             self.started = 2
             return found
 
@@ -143,3 +157,12 @@ def test_hashes_of_a_learner_that_replaced_the_sender_are_no_proof_against_the_e
     deliver(source, engine)
     assert engine.proved
     assert (source.offered, source.asked, engine.received) == (2, 2, 2)
+
+
+@pytest.mark.parametrize("transport", ["ipc", "nccl"])
+def test_sides_connect_once_and_the_sender_works_along_only_in_a_collective(transport: str) -> None:
+    source, engine = Source({"a": "1"}), HashingEngine({"a": "1"})
+    deliver(source, engine, engine, transport=transport)
+    assert engine.asked == ["connect", *["receive", "weight_hashes"] * 2]
+    once = [*(["send"] if transport == "nccl" else []), "withdraw"]
+    assert [name for name in source.told if name != "weight_hashes"] == ["listen", "connect", *once, *once]

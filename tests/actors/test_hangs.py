@@ -20,7 +20,6 @@ from actors.scorer_pool import ScorerPool
 from raypoly.core.config import Config, GeneratorConfig, JudgeConfig, ScorerConfig
 from raypoly.core.errors import RaypolyError, Stalled
 from raypoly.rollouts.engines import SampleRequest
-from raypoly.run.store import acquire_lease
 from raypoly.run.store.local_store import Disk, LocalStore
 from raypoly.run.store.step_records import Applied
 from tests.actors.conftest import ACTOR_OPTIONS
@@ -146,7 +145,7 @@ class HungDisk(Disk):
 async def test_a_hung_disk_ends_the_run_and_the_stacks_are_kept_elsewhere(tmp_path: Path) -> None:
     disk = HungDisk()
     store = LocalStore(tmp_path / "run", disk)
-    journal = Journal(store, acquire_lease(store))
+    journal = Journal(store)
     guard = Guard(store, dict)
 
     async def commit() -> None:

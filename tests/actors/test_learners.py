@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import ray
 
-from actors.calls import LOST, CallContext
-from actors.learner import LearnerActor, LearnerGroup, P, Question, T, put
+from actors.calls import LOST, CallContext, P, Question, T
+from actors.learner import LearnerActor, LearnerGroup, put
 from actors.model_files import ModelFiles
 from raypoly.core.settings import load
-from raypoly.rollouts.engines.transfer import build_receiver
+from raypoly.rollouts.engines.gloo_transfer import GlooReceiver
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
@@ -59,10 +59,16 @@ def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners:
         assert first.weights is not None
         assert "lm_head.weight" in first.weights
         assert second.weights == {}
-        await each(learners, LearnerActor.listen, "shared_memory", "generator")
-        parcels = await each(learners, LearnerActor.offer, "shared_memory", "generator")
-        shared = dict(build_receiver("shared_memory").receive(parcels[0]))
-        assert {name: array.numpy().tolist() for name, array in shared.items()} == {
+        receiver = GlooReceiver()
+        info, _ = await each(learners, LearnerActor.listen, "gloo", "generator")
+        await asyncio.gather(
+            each(learners, LearnerActor.connect, "generator"), asyncio.to_thread(receiver.connect, info)
+        )
+        parcel, _ = await each(learners, LearnerActor.offer, "gloo", "generator")
+        sending = asyncio.ensure_future(each(learners, LearnerActor.send, "generator"))
+        came = await asyncio.to_thread(lambda: dict(receiver.receive(parcel)))
+        await sending
+        assert {name: array.numpy().tolist() for name, array in came.items()} == {
             name: array.tolist() for name, array in first.weights.items()
         }
         hashed = await each(learners, LearnerActor.weight_hashes)

@@ -9,22 +9,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from raypoly.cli import main
 from raypoly.core import __version__
 from raypoly.core.settings import load
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import write_finished_run, write_summary
 from tests.support.gold_rows import ROW, read_rows, write_rows
 from tests.support.long_run import write_long_run
+from tests.support.program_files import Command
 from tests.support.random_model import random_model
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).resolve().parents[2]
 TINY = str(ROOT / "configs" / "prepare" / "tiny.yaml")
 EXPERIMENT = str(ROOT / "configs" / "experiments" / "tiny.yaml")
@@ -46,23 +44,11 @@ def run(tmp_path: Path, *arguments: str, module: str = "raypoly.cli") -> subproc
     )
 
 
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """`run` in this process, which has imported what a process of its own spends most of its time on."""
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYPOLY_RUNS", environment(tmp_path)["RAYPOLY_RUNS"])
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "broken", raising=False)  # another test's
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    monkeypatch.chdir(tmp_path)
-
-    def ended(*arguments: str) -> subprocess.CompletedProcess[str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main(arguments)
-        said = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, int(str(left.value.code or 0)), said.out, said.err)
-
-    return ended
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -150,10 +136,11 @@ def test_a_mistake_is_said_once_with_its_cause_and_nothing_else(
     one_sentence(command, tmp_path, said, "train", override)
 
 
-def test_the_version_and_examples_can_be_asked_for(tmp_path: Path) -> None:
-    assert run(tmp_path, "--version").stdout == f"raypoly {__version__}\n"
+def test_the_version_and_examples_can_be_asked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert command("--version").stdout == f"raypoly {__version__}\n"
     for words in ([], ["train"]):
-        told = run(tmp_path, *words, "--help").stdout
+        told = command(*words, "--help").stdout
         assert "raypoly train train.steps=6 evaluate.samples=16\n" in re.sub(" +\n", "\n", told)
         assert max(map(len, told.splitlines())) <= 80
 
@@ -247,31 +234,24 @@ def test_control_c_does_not_wait_for_a_judge_that_hangs(tmp_path: Path) -> None:
     assert said == "Interrupted.\n"
 
 
-def test_a_dry_run_shows_config_prompt_and_plan_and_starts_nothing(command: Command, tmp_path: Path) -> None:
+def test_a_dry_run_begins_with_the_plan_has_every_key_when_asked_and_starts_nothing(
+    command: Command, tmp_path: Path
+) -> None:
     ended = command("train", "--dry-run", "train.steps=7")
     assert ended.returncode == 0, ended.stderr
-    for word in (
-        "set_size: 4",
-        "def f(",
-        "7 steps x 20 problems x 8 rollouts = 1,120 rollouts",
-        "run folder: ",
-    ):
-        assert word in ended.stdout
-    assert str(tmp_path / "runs" / "tiny-poly_epo-s0-") in ended.stdout
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_dry_run_begins_with_the_plan_and_has_every_key_when_asked(command: Command, tmp_path: Path) -> None:
-    short = command("train", "--dry-run", "train.steps=7").stdout
+    short = ended.stdout
     assert short.startswith("# plan\n")
     assert len(short.splitlines()) < 60
+    for word in ("set_size: 4", "def f(", "7 steps x 20 problems x 8 rollouts = 1,120 rollouts", "run folder: "):
+        assert word in short
+    assert str(tmp_path / "runs" / "tiny-poly_epo-s0-") in short
     keys = yaml.safe_load(short.partition("shows all\n")[2])
     assert keys["train"] == {"steps": 7}, "what is at its default is not among them"
     assert "at most 80" not in short
     whole = command("train", "--dry-run", "--verbose", "train.steps=7").stdout
-    assert yaml.safe_load(whole.partition("# config: every key\n")[2]) == load(None, ["train.steps=7"]).model_dump(
-        mode="json"
-    )
+    every = yaml.safe_load(whole.partition("# config: every key\n")[2])
+    assert every == load(None, ["train.steps=7"]).model_dump(mode="json")
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(("rollouts", "said"), [(8, "-m raypoly.train"), (4, "needs other keys than this run: ")])

@@ -17,7 +17,7 @@ from raypoly.algorithms import objectives
 from raypoly.algorithms.losses import KNOWN as LOSSES
 from raypoly.algorithms.losses import build, of_run
 from raypoly.algorithms.losses.aggregation import Normalisers
-from raypoly.algorithms.objectives.objective_hooks import measures_of
+from raypoly.algorithms.objectives.objective import measures_of
 from raypoly.core import settings
 from raypoly.core.config import Config, TrainConfig
 from raypoly.core.config_keys import config_keys
@@ -27,7 +27,7 @@ from raypoly.data import build_problem_set
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.planning import preflight
-from raypoly.planning.free_resources import ELSEWHERE
+from raypoly.planning.devices import ELSEWHERE
 from raypoly.verifier.rewards import reward_function
 from tests.support.random_model import random_model
 from tests.support.sample_groups import make_rollout

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from raypoly.core.values import Evidence
 from raypoly.strategies.judge.structural import label_evidence
 from raypoly.strategies.live_code.constructs import live_constructs
-from raypoly.strategies.live_code.live_program import canonical, live_program
+from raypoly.strategies.live_code.live_program import canonical_text, live_program
 
 
 def evidence(program: str, entry_point: str) -> Evidence | None:
@@ -29,9 +29,8 @@ def evidence(program: str, entry_point: str) -> Evidence | None:
     if not program.strip():
         return None
     try:
-        return Evidence(
-            canonical(program, entry_point).text, live_constructs(live_program(program, entry_point).tree), {}, ""
-        )
+        live = live_program(program, entry_point)
+        return Evidence(canonical_text(live), live_constructs(live.tree), {}, "")
     except (SyntaxError, ValueError, RecursionError):
         return None
 

@@ -1,4 +1,4 @@
-"""Small files of problems and programs, and `raypoly score` run on them."""
+"""Small files of problems and programs, and `raypoly score` as a process."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from raypoly.core.values import Problem, TestSuite
 
+Command = Callable[..., subprocess.CompletedProcess[str]]
+"""Takes the words behind `raypoly`."""
 ROOT = Path(__file__).resolve().parents[2]
 LOOP = "def add(a, b):\n    while True: pass"
 ADD: dict[str, Any] = {
@@ -57,18 +59,6 @@ def score_command(*arguments: str | Path) -> list[str]:
 def score_environment(folder: Path) -> dict[str, str]:
     """Environment whose temporary files are below the folder, where a test can find what was left."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
-
-
-def run_score(folder: Path, *arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        score_command(*arguments),
-        capture_output=True,
-        text=True,
-        env=score_environment(folder),
-        cwd=folder,
-        timeout=600,
-        **more,
-    )
 
 
 def descendants(pid: int, generations: int = 100) -> dict[int, str]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from raypoly.algorithms.losses.aggregation import Normalisers
+from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.training_rows import TrainingRow
+from raypoly.learner.update_stats import UpdateStats
 
 NORMALISERS = Normalisers(prompts=2, rollouts=4, t_max=16)
 
@@ -19,3 +23,10 @@ def random_rows(seed: int = 0) -> list[TrainingRow]:
         return TrainingRow(prompt, tokens, np.full(len(tokens), -3.0, np.float32), float(rng.normal()), 0)
 
     return [row() for _ in range(8)]
+
+
+def update(one: PolicyLearner, rows: Sequence[TrainingRow]) -> UpdateStats:
+    """The learner's next step, of these rows."""
+    one.begin(one.version, NORMALISERS)
+    one.accumulate(rows)
+    return one.apply()

@@ -93,7 +93,7 @@ async def _make(root: Path, old: Path) -> None:
     for first, end in ((0, RESUMED), (RESUMED, STEPS)):
         _, lease = resolve_run(config_of(root)).open("raypoly train")
         store = LocalStore(root, QuickDisk())
-        journal, checkpoints = Journal(store, lease), Checkpoints(store, lease)
+        journal, checkpoints = Journal(store), Checkpoints(store, lease)
         summary, metrics = Summary(store, journal, config_of(root)), MetricsFile(root / "metrics.jsonl")
         for step in range(end):
             if step < first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
 from raypoly.analysis.metrics.pass_at_k import summarise
+from raypoly.analysis.metrics.problem_counts import GroupOutcomes
 from raypoly.core.config import ScorerConfig
 from raypoly.core.settings import load
 from raypoly.core.values import Group, Labels, Rollout, Verdict
@@ -156,3 +157,11 @@ def evaluation_table(names: Sequence[str], stored: Change) -> pa.Table:
             strategy = verdict.evidence.strategy if verdict.evidence else None
             rows.append({**row, "strategy": strategy, "label": None})
     return pa.Table.from_pylist(rows)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from actors.calls import CallContext
 from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
@@ -29,7 +31,7 @@ from workflows.durability.journal import Journal
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.watchdog import Stacks, Watchdog
-from workflows.observers.progress import PlainProgress
+from workflows.observers.progress import Progress
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
 from workflows.startup.open_run import OpenRun
@@ -81,7 +83,7 @@ async def open_timed_run(
         parts = replace(parts, objective=objective, stages=build_stages(config, objective))
     store = LocalStore(folder, disk)
     lease = _LEASES[folder] = acquire_lease(store, "timed run")
-    journal = Journal(store, lease)
+    journal = Journal(store)
     writer = CheckpointWriter(Checkpoints(store, lease), journal.index_before, _unheard)
     context = CallContext()
     judge: Any = TimedJudge()
@@ -91,7 +93,7 @@ async def open_timed_run(
     generator = generator or TimedGenerator(times, colocated)
     services = Services(generator, session, scorers, judge, SkippedGroups(0.0, _unheard), context)
     durability = RunDurability(store, journal, writer, RunMemory(config, parts.objective), session, context, {})
-    progress, rows = PlainProgress((folder / "progress.txt").open("w")), NewestRow()
+    progress, rows = Progress(Console(file=(folder / "progress.txt").open("w"))), NewestRow()
     observers = RunObservers(
         progress,
         Sinks([rows]),

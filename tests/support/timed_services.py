@@ -23,6 +23,7 @@ from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.values import Float32, Int32, Labels, Problem, Rollout, TestSuite, Verdict
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import LossStats, UpdateStats
+from raypoly.planning.placement import ON_CPU
 from raypoly.rollouts.engines import Sample, SampleRequest
 from tests.support.service_times import APPLY, SYNC, UPDATE, Times
 from workflows.startup.run_parts import NamedParts
@@ -72,6 +73,7 @@ class TimedGenerator:
     """Groups come out when the times say; `shared`: the learner's device is free when the last one has."""
 
     proved = samples = True
+    placement = ON_CPU
 
     def __init__(self, times: Times, shared: bool) -> None:
         self._times, self._shared, self._over = times, shared, asyncio.Event()
@@ -103,7 +105,7 @@ class TimedGenerator:
         if self._shared:
             await self._over.wait()
 
-    async def update_weights(self, source: Any, version: int) -> None:
+    async def update_weights(self, deliver: Any) -> None:
         await asyncio.sleep(SYNC)
 
     async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:

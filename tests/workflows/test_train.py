@@ -63,18 +63,6 @@ def test_too_few_problems_are_refused_before_the_folder_holds_a_run(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("joined")
-def test_losing_each_actor_once_changes_nothing(reference: LocalDriver, warm_model: Path, tmp_path: Path) -> None:
-    victims = ["generator", "scorer-0", "judge", "learner"]
-
-    async def kill(opened: OpenRun, step: int) -> None:
-        if step < len(victims):
-            await asyncio.sleep(0.05 * step)
-            ray.kill(ray.get_actor(victims[step]))
-
-    assert train(config(warm_model, tmp_path / "run"), kill) == reference.digests()
-
-
-@pytest.mark.usefixtures("joined")
 def test_losing_the_learner_after_its_update_and_before_the_commit_changes_nothing(
     reference: LocalDriver, warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

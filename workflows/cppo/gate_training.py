@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raypoly import data as problems
-from raypoly.analysis.experiments.command_result import RESULT_KEY, CommandResult
+from raypoly.analysis.experiments.run_result import RESULT_KEY, CommandResult
 from raypoly.commands.command_options import ConfigPath, DryRun, Overrides
 from raypoly.core import settings
 from raypoly.core.config import Config

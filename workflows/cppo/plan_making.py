@@ -9,29 +9,32 @@ plans/                                      every answer of teacher and judge: t
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from raypoly import data
 from raypoly.commands.command_options import Overrides
+from raypoly.core import __version__
 from raypoly.core.progress_display import show_progress
 from raypoly.core.settings import load_of
+from raypoly.core.tables import ReportTable
 from raypoly.core.values import Problem
-from raypoly.data.preparing.preparation_folder import PreparationFolder
+from raypoly.data.preparing.preparation_folder import PreparationFolder, influential
 from raypoly.recipes.cppo.gate_rows import encode_rows, written_plans
 from raypoly.recipes.cppo.known_plans import GatePlans, JudgedPlan
 from raypoly.recipes.cppo.plan_config import PlanMakingConfig
-from raypoly.recipes.cppo.plan_proposals import PlanOutcome, encode_plans, gold_plan
-from raypoly.recipes.cppo.plans_card import card_of, encode_card, plans_page, plans_tables
+from raypoly.recipes.cppo.plan_proposals import PlanOutcome, encode_plans, funnel, gold_plan
 from raypoly.run.store import Lease, Store
 from workflows.cppo.plan_questions import PlanQuestions
 from workflows.liveness.shutdown import Shutdown, run_workflow
 
 PLANS, CARD, PAGE = "data/plans.jsonl", "plans.json", "plans.md"
+Values = Mapping[str, Any]
 
 
 def make_plans_command(
@@ -111,7 +114,7 @@ def _write(
         PLANS: encode_plans(outcomes, config.plans.methods),
         **{key: encode_rows(rows) for key, rows in files.items()},
         PAGE: plans_page(values).encode(),
-        CARD: encode_card(values),
+        CARD: (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode(),
     }.items():
         lease.check()
         if content:
@@ -135,3 +138,49 @@ def _write(
 
 def _noted_on(console: Console) -> Callable[[str], None]:
     return lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def card_of(config: PlanMakingConfig, outcomes: Sequence[PlanOutcome], gate: GatePlans) -> Values:
+    """The counts: a function of answers and config, without machine or time."""
+    return {
+        "name": config.run.name,
+        "raypoly": __version__,
+        "plans": funnel(outcomes, config.plans.methods),
+        "gate": gate.counts,
+        "config": influential(config),
+    }
+
+
+def plans_page(values: Values) -> str:
+    gate = values["gate"]
+    tables = "\n".join(table.markdown() for table in plans_tables(values))
+    none = f"\nNo rows of a gate: {gate['why_none']}.\n" if gate["why_none"] else ""
+    said = ", ".join(f"{count:,} {word}" for word, count in gate["judged"].items())
+    labelled = f"\nPlans of planners that the judge labelled: {said}.\n" if said else ""
+    return (
+        f"# {values['name']}\n\nMade by `raypoly make-plans`, raypoly {values['raypoly']}.\n\n{tables}{none}{labelled}"
+    )
+
+
+def plans_tables(values: Values) -> list[ReportTable]:
+    """From problems asked about to gold plans; and a gate's rows, if there are any."""
+    return [_plan_table(values["plans"]), *([] if values["gate"]["why_none"] else [_gate_table(values["gate"])])]
+
+
+def _plan_table(plans: Values) -> ReportTable:
+    rows = [
+        ("training problems", plans["problems"]),
+        *((f"the {who}", count) for who, count in plans["unanswered"].items()),
+        ("methods proposed", plans["proposed"]),
+        *((f"left out: {why}", count) for why, count in plans["left_out"].items() if count),
+        ("methods kept", plans["kept"]),
+        ("problems with too few", plans["too_few"]),
+        ("gold plans", plans["plans"]),
+    ]
+    return ReportTable(("plans", ""), [(name, f"{count:,}") for name, count in rows])
+
+
+def _gate_table(gate: Values) -> ReportTable:
+    train, held_out = gate["train"], gate["held_out"]
+    rows = [(kind.replace("_", " "), train.get(kind, 0), held_out.get(kind, 0)) for kind in {**train, **held_out}]
+    return ReportTable(("a gate's rows", "to train on", "held out"), [(it[0], *map(str, it[1:])) for it in rows])

@@ -46,7 +46,7 @@ from raypoly.strategies.judge.judge_keys import read_first_key
 from raypoly.strategies.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords
 from raypoly.strategies.judge.openai.judge_prompt import Message, repair_messages
 from raypoly.strategies.judge.openai.judge_reply import InvalidAnswer
-from workflows.waiting_endpoint import FIRST_WAIT, WaitingEndpoint
+from workflows.endpoint_samples import FIRST_WAIT, WaitingEndpoint
 
 T = TypeVar("T")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,16 +19,15 @@ from rich.console import Console
 from rich.text import Text
 
 from raypoly.core.config import Config
-from raypoly.core.errors import CorruptData, JudgeRefused, JudgeUnavailable, LeaseHeld, RaypolyError
+from raypoly.core.errors import CorruptData, JudgeRefused, JudgeUnavailable, LeaseHeld, RaypolyError, StorageError
 from raypoly.core.text import duration
 from raypoly.core.values import Evidence, Rollout, Verdict
-from raypoly.planning.free_resources import existing_parent, this_machine
+from raypoly.planning.devices import existing_parent, this_machine
 from raypoly.planning.preflight import asks_judge, check_room
 from raypoly.run.run_identity import RunDirectory, resolve_run, storage_options
-from raypoly.run.store import open_store
+from raypoly.run.store import open_store, probe_lease
 from raypoly.run.store.location import Location
-from raypoly.run.store.open_store import probe_lease
-from raypoly.run.store.store import Store
+from raypoly.run.store.store import NO_CONDITION, USE_OTHER
 from raypoly.strategies.judge import build_judge
 from raypoly.strategies.judge.judge_keys import key_variable_names
 from workflows.doctor.node_report import (
@@ -38,6 +36,7 @@ from workflows.doctor.node_report import (
     MachineFinding,
     NodeReport,
     attempt_all,
+    examine_cluster,
     gpu_findings,
     read_pins,
     report_node,
@@ -46,7 +45,6 @@ from workflows.doctor.node_report import (
 
 _SECONDS = 25.0  # how long storage and judge may take, in each of two rounds
 _PATIENCE = 10.0
-_COMMITS = 5
 _ALONE = "none: RAY_ADDRESS is not set, and a start brings up a Ray of this machine's own"
 _OTHER_PROGRAM = "def f(n):\n    return next(range(n + 1, n + 2))\n"
 
@@ -70,8 +68,6 @@ def examine_machine(config: Config) -> list[MachineFinding]:
             {"storage": partial(_try_storage, directory), "lease": partial(_free_lease, directory)}, _SECONDS
         )
     if os.environ.get("RAY_ADDRESS"):
-        from workflows.doctor.cluster_checks import examine_cluster  # imports Ray, which takes a second
-
         cluster, others = examine_cluster(config, names, cuda)
         found += cluster
     else:
@@ -109,32 +105,24 @@ def _try_storage(directory: RunDirectory) -> str:
     folder = directory.location.folder
     near = directory.location if folder is None else Location.parse(existing_parent(folder))
     store = open_store(near.child(f".raypoly-doctor-{os.getpid()}"), storage_options(directory.config))
-    keys = [f"commit-{number}" for number in range(_COMMITS)]
+    data = os.urandom(1 << 19)  # finds a disk that is all but full
     try:
-        seconds = statistics.median(_commit_seconds(store, key) for key in keys)
-        remark = ""
-        if folder is None:  # a write that only creates, to a key that is taken
-            refused = store.conditional and not store.create(keys[0], b"another")
-            slow = ", no conditional writes (a start waits some seconds for its lease)"
-            remark = ", conditional writes" if refused else slow
-        for key in keys:
-            store.delete(key)
+        started = time.perf_counter()
+        store.commit("commit", data)
+        seconds = time.perf_counter() - started
+        if store.read("commit") != data:
+            raise CorruptData(f"{store.uri} does not hold what was just written there: use other storage.")
+        replaced = folder is None and store.create("commit", b"another")
+        store.delete("commit")
+        if replaced:
+            raise StorageError(f"{store.uri} can't be written safely ({NO_CONDITION}); {USE_OTHER}.")
     finally:
         if store.location.folder is not None:
             shutil.rmtree(store.location.folder, ignore_errors=True)
     here = this_machine(directory.path)
     check_room(directory.config, here, remote=folder is None)
     free = f"free: {here.disk / 2**30:,.1f} GiB of disk, {here.memory / 2**30:,.1f} GiB of memory"
-    return f"{1000 * seconds:,.1f} ms to write, sync and rename, read back whole{remark}; {free}"
-
-
-def _commit_seconds(store: Store, key: str) -> float:
-    data, started = os.urandom(1 << 16), time.perf_counter()
-    store.commit(key, data)
-    seconds = time.perf_counter() - started
-    if store.read(key) != data:
-        raise CorruptData(f"{store.place(key)} does not hold what was just written there: use other storage.")
-    return seconds
+    return f"{1000 * seconds:,.1f} ms to write, sync and rename, read back whole; {free}"
 
 
 def _free_lease(directory: RunDirectory) -> str:

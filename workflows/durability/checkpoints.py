@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -29,15 +29,7 @@ _INDEX = "model.safetensors.index.json"
 _STEP = re.compile(r"^checkpoints/step-(\d{6,9})/")
 _SHARD = re.compile(r"-epoch-\d{6,}-rank-\d{5,}\.\w+$")
 MANIFEST = "manifest.json"
-
-
-@dataclass(frozen=True)
-class ManifestEntry:
-    sha256: str
-    bytes: int
-    rank: int | None = None
-    """None for the driver."""
-    part: str = ""
+_FIELDS = ("sha256", "bytes", "rank", "part")
 
 
 @dataclass(frozen=True)
@@ -46,18 +38,14 @@ class Manifest:
     epoch: int
     """The lease under which it was written."""
     ranks: int
-    files: Mapping[str, ManifestEntry]
-
-    @property
-    def shards(self) -> tuple[Shard, ...]:
-        return tuple(
-            Shard(entry.rank, entry.part, name, entry.sha256, entry.bytes)
-            for name, entry in sorted(self.files.items())
-            if entry.rank is not None
-        )
+    files: Mapping[str, Shard]
+    """By name."""
 
     def encode(self) -> bytes:
-        files = {name: {k: v for k, v in asdict(e).items() if v not in (None, "")} for name, e in self.files.items()}
+        files = {
+            name: {key: value for key in _FIELDS if (value := getattr(file, key)) not in (None, "")}
+            for name, file in self.files.items()
+        }
         return seal({"step": self.step, "epoch": self.epoch, "ranks": self.ranks, "files": files})
 
     @classmethod
@@ -66,7 +54,7 @@ class Manifest:
         key = _manifest_key(step)
         body = unseal(data, key)
         try:
-            files = {name: ManifestEntry(**entry) for name, entry in body["files"].items()}
+            files = {name: Shard(name, **entry) for name, entry in body["files"].items()}
             found = cls(body["step"], body["epoch"], body["ranks"], files)
         except (KeyError, TypeError, AttributeError) as error:  # a sound file of another kind
             raise CorruptData(f"{key} is damaged: it is no manifest.") from error
@@ -91,9 +79,8 @@ class Checkpoint:
     @property
     def reader(self) -> ShardReader:
         """Picklable: each rank of a learner reads its shards with it."""
-        return ShardReader(
-            self.store.location, self.store.options, self.step, self.manifest.ranks, self.manifest.shards
-        )
+        shards = tuple(self.manifest.files[name] for name in self.files)
+        return ShardReader(self.store.location, self.store.options, self.step, self.manifest.ranks, shards)
 
     @cached_property
     def folder(self) -> Path:
@@ -135,16 +122,14 @@ class Checkpoints:
         """
         lease, step, ranks = self._held_lease(), writer.step, {shard.rank for shard in shards}
         if ranks != set(range(writer.ranks)):
-            raise ValueError(f"step {step}: shards of all {writer.ranks} ranks are needed, not of {sorted(ranks)}")
-        entries = {shard.name: ManifestEntry(shard.sha256, shard.bytes, shard.rank, shard.part) for shard in shards}
+            raise ValueError(f"step {step}: shards of all {writer.ranks} ranks are needed, not of {ranks}")
+        entries = {shard.name: shard for shard in shards}
         for name, content in {**files, **_index(shards)}.items():
             if name in entries or name == MANIFEST:
                 raise ValueError(f"step {step}: {name} is the name of another file of the checkpoint")
-            lease.check()
             self._store.commit(f"{checkpoint_folder(step)}{name}", content)
-            entries[name] = ManifestEntry(hashlib.sha256(content).hexdigest(), len(content))
+            entries[name] = Shard(name, hashlib.sha256(content).hexdigest(), len(content))
         manifest = Manifest(step, lease.epoch, writer.ranks, entries)
-        lease.check()
         self._store.commit(_manifest_key(step), manifest.encode())
         found = self.valid(step)
         if found is None:
@@ -192,7 +177,6 @@ class Checkpoints:
     def _quarantine(self, step: int, reason: str) -> None:
         if self._lease is None:
             return
-        self._lease.check()
         for key in _manifest_first(self._store.list(checkpoint_folder(step))):
             self._store.quarantine(key, reason)
 

@@ -1,6 +1,6 @@
 """A run's completed steps and evaluations: their heads in memory, their rollouts on the store.
 
-    history = History(store, lease)          # cleans up after a crash; quarantines damaged files
+    history = History(store)                 # cleans up after a crash; quarantines damaged files
     history.head(12).metrics; history.load(12)
     history.index_before(400)                # no step before 400 will ever be trained again
 
@@ -15,30 +15,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from raypoly.core.errors import CorruptData
-from raypoly.run.store import Lease, Store
+from raypoly.run.store import Store
 from raypoly.run.store.catalogue import (
     INDEX,
     PREFIX,
     Catalogue,
-    Span,
     bundle_key,
-    decode_segment,
-    encode_segment,
+    decode_index,
+    encode_index,
     evaluation_key,
-    index_spans,
-    parse_segments,
-    segment_key,
+    index_key,
+    indexed_before,
     step_key,
 )
 from raypoly.run.store.rollout_files import (
     BLOCK,
     MAX_BYTES,
-    Evaluation,
     RolloutFiles,
     encode_bundle,
     encode_evaluation,
@@ -47,37 +45,40 @@ from raypoly.run.store.rollout_files import (
     read_head,
 )
 from raypoly.run.store.step_records import CompletedStep, Head
+from raypoly.run.store.store import DAMAGED
 
 K = TypeVar("K")
 T = TypeVar("T")
 _READS_AT_ONCE = 16
+_INDEX_EVERY = 10  # steps
 _STRANGER = "it is no file of raypoly's"
 
 
 class History:
     """One thread at a time may write; others may read meanwhile."""
 
-    def __init__(self, store: Store, lease: Lease, block: int = BLOCK) -> None:
+    def __init__(self, store: Store, block: int = BLOCK) -> None:
         """`block`: the most steps in a bundle."""
-        self._store, self._lease, self._block = store, lease, block
+        self._store, self._block = store, block
         self._files = RolloutFiles(store)
         self._heads: dict[int, Head] = {}
         self._payloads: dict[tuple[int, str], Mapping[str, Any]] = {}
-        self._segments: set[Span] = set()
+        self._indexed = 0
+        """The steps before this one are in the index."""
         self._singles: set[int] = set()
-        self._bundles: dict[Span, str] = {}
+        self._bundles: dict[range, str] = {}
+        self._open_index()
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="history") as pool:
-            self._open_index(pool)
             self._open_rollouts(pool)
 
     @property
     def steps(self) -> tuple[int, ...]:
         """Steps whose rollouts are kept, ascending."""
         bundles = list(self._bundles)  # a copy: the journal's thread may be adding one
-        return tuple(sorted({*self._singles, *(step for span in bundles for step in span.steps)}))
+        return tuple(sorted({*self._singles, *chain.from_iterable(bundles)}))
 
     def __contains__(self, step: int) -> bool:
-        return step in self._singles or any(step in span.steps for span in list(self._bundles))
+        return step in self._singles or any(step in steps for steps in list(self._bundles))
 
     def head(self, step: int) -> Head | None:
         """None if unknown; it may outlive the rollouts."""
@@ -99,10 +100,9 @@ class History:
 
     def add(self, completed: CompletedStep) -> None:
         head = Head.of(completed.applied)
-        for span in [span for span in self._segments if head.step in span.steps]:
-            self._delete(segment_key(span))  # it describes the step as it was before its file was lost
-            self._segments.discard(span)
-        self._commit(step_key(head.step), encode_step(completed))
+        if head.step < self._indexed:  # the index describes the step as it was before its file was lost
+            self._write_index(head.step)
+        self._store.commit(step_key(head.step), encode_step(completed))
         self._singles.add(head.step)
         self._heads[head.step] = head
 
@@ -112,30 +112,26 @@ class History:
         return dict(sorted(self._payloads.items()))
 
     def add_evaluation(self, step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> None:
-        self._commit(evaluation_key(step, split), encode_evaluation(step, split, payload, table))
+        self._store.commit(evaluation_key(step, split), encode_evaluation(step, split, payload, table))
         self._payloads[step, split] = payload
-
-    def load_evaluation(self, step: int, split: str) -> Evaluation:
-        """A committed evaluation with its samples. Raises `CorruptData` for a damaged file, and quarantines it."""
-        try:
-            return read_evaluation(self._store, step, split)
-        except CorruptData as error:
-            self._quarantine(evaluation_key(step, split), error)
-            raise
 
     def index_before(self, before: int) -> None:
         """Index the steps before `before`, and bundle one block of them."""
-        for span in index_spans(before):
-            if not any(segment.covers(span) for segment in self._segments):
-                heads = (self._heads[step] for step in span.steps if step in self._heads)
-                self._commit(segment_key(span), encode_segment(span, heads, self._payloads))
-                self._segments.add(span)
-        self._delete_covered_segments()
-        for first in range(0, before - self._block + 1, self._block):
-            singles = sorted(self._singles.intersection(range(first, first + self._block)))
-            if singles:
-                self._bundle(singles)
-                return
+        firsts = range(0, before - self._block + 1, self._block)
+        blocks = (sorted(self._singles.intersection(range(first, first + self._block))) for first in firsts)
+        settled = next(filter(None, blocks), [])
+        if before - self._indexed >= _INDEX_EVERY or (settled and settled[-1] >= self._indexed):
+            self._write_index(before)
+        self._bundle(settled)
+
+    def _write_index(self, before: int) -> None:
+        """Replace the index by one of the steps before `before`."""
+        old, self._indexed = self._indexed, before
+        if before:
+            heads = (self._heads[step] for step in sorted(self._heads))
+            self._store.commit(index_key(before), encode_index(before, heads, self._payloads))
+        if old:
+            self._store.delete(index_key(old))
 
     def _bundle(self, steps: Iterable[int]) -> None:
         """Bundle consecutive steps together, up to the largest size of a bundle."""
@@ -152,12 +148,12 @@ class History:
             self._commit_bundle(part)
 
     def _commit_bundle(self, part: Mapping[int, bytes]) -> None:
-        span = Span(min(part), max(part))
-        self._commit(bundle_key(span), encode_bundle(part))
-        self._bundles[span] = bundle_key(span)
-        for step in span.steps:
+        steps = range(min(part), max(part) + 1)
+        self._store.commit(bundle_key(steps), encode_bundle(part))
+        self._bundles[steps] = bundle_key(steps)
+        for step in steps:
             self._singles.discard(step)
-            self._delete(step_key(step))
+            self._store.delete(step_key(step))
 
     def _checked(self, step: int) -> bytes | None:
         """A step's own file; None if it was damaged, and is now quarantined."""
@@ -169,37 +165,33 @@ class History:
             return None
         return data
 
-    def _delete_covered_segments(self) -> None:
-        for span in list(self._segments):
-            if any(other != span and other.covers(span) for other in self._segments):
-                self._delete(segment_key(span))
-                self._segments.discard(span)
-
-    def _open_index(self, pool: ThreadPoolExecutor) -> None:
-        keys, strangers = parse_segments(self._store.list(INDEX))
-        for key in strangers:
-            self._quarantine(key, _STRANGER)
-        read = _read_all(
-            pool,
-            keys,
-            lambda span: decode_segment(span, self._store.read(keys[span])),
-            lambda span, error: self._quarantine(keys[span], error),
-        )
-        for span, segment in read:
-            self._segments.add(span)
-            self._heads.update(segment.heads)
-            self._payloads.update(segment.evaluations)
-        self._delete_covered_segments()
+    def _open_index(self) -> None:
+        """Read the longest sound index. Another is left where a driver died before it deleted it."""
+        for key in sorted(self._store.list(INDEX), key=lambda key: indexed_before(key) or 0, reverse=True):
+            before = indexed_before(key)
+            if before is None:
+                self._quarantine(key, _STRANGER)
+            elif self._indexed:
+                self._store.delete(key)
+            else:
+                try:
+                    heads, evaluations = decode_index(before, self._store.read(key))
+                except CorruptData as error:
+                    self._quarantine(key, error)
+                else:
+                    self._heads.update(heads)
+                    self._payloads.update(evaluations)
+                    self._indexed = before
 
     def _open_rollouts(self, pool: ThreadPoolExecutor) -> None:
         found = Catalogue.of(self._store.list(PREFIX))
         for key in found.strangers:
             self._quarantine(key, _STRANGER)
         self._singles, self._bundles = set(found.singles), dict(found.bundles)
-        for span, key in found.bundles.items():
-            twice = self._singles.intersection(span.steps)
-            if twice or not all(step in self._heads for step in span.steps):
-                self._open_bundle(span, key, twice)
+        for steps, key in found.bundles.items():
+            twice = self._singles.intersection(steps)
+            if twice or not all(step in self._heads for step in steps):
+                self._open_bundle(steps, key, twice)
         singles = sorted(step for step in self._singles if step not in self._heads)
         self._heads.update(
             _read_all(pool, singles, lambda s: read_head(self._store.read(step_key(s)), s), self._quarantine_rollouts)
@@ -213,16 +205,16 @@ class History:
             )
         )
 
-    def _open_bundle(self, span: Span, key: str, twice: Iterable[int]) -> None:
+    def _open_bundle(self, steps: range, key: str, twice: Iterable[int]) -> None:
         try:
-            heads = self._files.bundle(span, key).heads
+            heads = self._files.bundle(steps, key).heads
         except CorruptData as error:
             self._quarantine(key, error)
-            del self._bundles[span]
+            del self._bundles[steps]
             return
         self._heads = {**heads, **self._heads}
         for step in sorted(twice):  # the last driver died before it deleted them
-            self._delete(step_key(step))
+            self._store.delete(step_key(step))
             self._singles.discard(step)
 
     def _quarantine_rollouts(self, step: int, reason: CorruptData) -> None:
@@ -231,37 +223,52 @@ class History:
             self._singles.discard(step)
             self._quarantine(step_key(step), reason)
             return
-        for span in [span for span in self._bundles if step in span.steps]:
-            self._quarantine(self._bundles.pop(span), reason)
-
-    def _commit(self, key: str, data: bytes) -> None:
-        self._lease.check()
-        self._store.commit(key, data)
-
-    def _delete(self, key: str) -> None:
-        self._lease.check()
-        self._store.delete(key)
+        for steps in [steps for steps in self._bundles if step in steps]:
+            self._quarantine(self._bundles.pop(steps), reason)
 
     def _quarantine(self, key: str, reason: CorruptData | str) -> None:
         cause = reason.__cause__ if isinstance(reason, CorruptData) else None  # the cause does not repeat the key
-        self._lease.check()
         self._store.quarantine(key, str(cause or reason))
+
+
+class DamageReport:
+    """Files that a run has lost to damage, over all its starts."""
+
+    def __init__(self, store: Store, earlier: Iterable[Mapping[str, Any]]) -> None:
+        """`earlier`: the entries of the last start's summary, which know the reasons."""
+        self._store = store
+        known = {entry.get("moved_to"): entry for entry in earlier}
+        self._before = [
+            known.get(key, {"key": key.removeprefix(DAMAGED), "moved_to": key, "reason": "unknown"})
+            for key in store.list(DAMAGED)
+        ]
+
+    def entries(self) -> list[Mapping[str, Any]]:
+        """`key, moved_to, reason` of each file, sorted by `moved_to`."""
+        entries = {str(entry["moved_to"]): entry for entry in [*self._before, *map(vars, self._store.damaged)]}
+        return [dict(entries[name]) for name in sorted(entries)]
+
+
+def format_step_ranges(steps: Iterable[int]) -> list[str]:
+    """Ascending steps as ranges: `3`, `7-9`."""
+    runs: list[list[int]] = []
+    for step in steps:
+        if runs and step == runs[-1][-1] + 1:
+            runs[-1][1:] = [step]
+        else:
+            runs.append([step])
+    return ["-".join(map(str, run)) for run in runs]
 
 
 def _read_all(
     pool: ThreadPoolExecutor, items: Iterable[K], read: Callable[[K], T], damaged: Callable[[K, CorruptData], None]
 ) -> Iterator[tuple[K, T]]:
     """Each sound item with what `read` returns for it; `damaged` is called for the others."""
-
-    def read_one(item: K) -> T | CorruptData:
+    futures = [(item, pool.submit(read, item)) for item in items]
+    for item, future in futures:
         try:
-            return read(item)
+            found = future.result()
         except CorruptData as error:
-            return error
-
-    items = list(items)
-    for item, found in zip(items, pool.map(read_one, items), strict=True):
-        if isinstance(found, CorruptData):
-            damaged(item, found)
+            damaged(item, error)
         else:
             yield item, found

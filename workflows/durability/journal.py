@@ -1,6 +1,6 @@
 """The journal: each finished stage of each group is durable before the next stage uses it.
 
-    journal = Journal(store, lease)
+    journal = Journal(store)
     await journal.commit(Generated(group))                        # durable when it returns
     await journal.commit(StageFinding(step, slot, "score", verdicts))
     await journal.commit(Applied(step, digest, metrics))
@@ -25,9 +25,8 @@ import pyarrow as pa
 
 from raypoly.core.errors import CorruptData
 from raypoly.core.values import Float64, Group
-from raypoly.run.store import Lease, Store
+from raypoly.run.store import Store
 from raypoly.run.store.catalogue import step_key
-from raypoly.run.store.rollout_files import Evaluation
 from raypoly.run.store.step_records import Applied, CompletedStep, Record, StepRecords, assemble, decode, encode
 from workflows.durability.history import History
 
@@ -54,16 +53,15 @@ class _OpenStep:
 class Journal:
     """One run's journal, used from one event loop. After a failed commit it accepts nothing more."""
 
-    def __init__(self, store: Store, lease: Lease, window_seconds: float = 0.02) -> None:
+    def __init__(self, store: Store, window_seconds: float = 0.02) -> None:
         self._store = store
-        self._lease = lease
         self._window = window_seconds
         # One thread, so that objects are numbered and reach the disk in the order of their records.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._waiting: list[tuple[Record, asyncio.Future[None]]] = []
         self._flushing: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
-        self._history = History(store, lease)
+        self._history = History(store)
         self._open: dict[int, _OpenStep] = {}
         self._next_number: dict[int, int] = {}
         self._committed = time.monotonic()
@@ -93,7 +91,7 @@ class Journal:
             try:
                 records.extend(decode(step, _number(key), self._store.read(key)))
             except CorruptData as error:
-                self._quarantine(key, error)
+                self._store.quarantine(key, str(error))
         return assemble(step, records)
 
     async def seal_step(
@@ -166,10 +164,6 @@ class Journal:
         """Results by (step, split), ascending, from memory."""
         return self._history.evaluations
 
-    def load_evaluation(self, step: int, split: str) -> Evaluation:
-        """A committed evaluation with its samples. Raises `CorruptData` for a damaged file, and quarantines it."""
-        return self._history.load_evaluation(step, split)
-
     async def flush(self) -> None:
         if self._flushing is not None:
             await asyncio.wait([self._flushing])
@@ -238,7 +232,6 @@ class Journal:
         for step in sorted({record.step for record in records}):
             number = self._next_number.get(step) or self._first_free_number(step)
             data = encode(step, number, [record for record in records if record.step == step])
-            self._lease.check()
             self._store.commit(f"{_folder(step)}{number:05d}.arrow", data)
             self._next_number[step] = number + 1
 
@@ -261,17 +254,12 @@ class Journal:
         keys = self._store.list("journal/")
         for key in keys:
             if not _KEY.match(key):
-                self._quarantine(key, CorruptData("it is no file of raypoly's"))
+                self._store.quarantine(key, "it is no file of raypoly's")
         for step in sorted({int(match[1]) for key in keys if (match := _KEY.match(key))}):
             if step in self._history:
                 with contextlib.suppress(CorruptData):  # then the file is quarantined, and the records count again
                     self._history.load(step)
-                    self._lease.check()
                     self._delete_records(step)
-
-    def _quarantine(self, key: str, reason: CorruptData) -> None:
-        self._lease.check()
-        self._store.quarantine(key, str(reason))
 
 
 def _folder(step: int) -> str:

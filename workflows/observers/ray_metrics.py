@@ -7,43 +7,23 @@ and histograms stay.
 from __future__ import annotations
 
 import threading
+from collections import Counter as Tally
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
-from raypoly.run.run_metrics import RUN_METRICS, SPLIT, RunMetric
+from raypoly.run.run_metrics import RUN_METRICS, SPLIT, RunMetric, Source
 from raypoly.run.sinks import evaluation_numbers, flatten
+from workflows.durability.journal import Journal
+from workflows.liveness.judge_pause import JudgeOutagePause
+from workflows.observers.run_judge_usage import RunJudgeUsage
+from workflows.step.services import Services
 
 AGAIN_SECONDS = 5.0
 _BOUNDARIES = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]  # of histograms, in seconds
-
-
-class LastingGauge:
-    """A Ray gauge that can be set again."""
-
-    def __init__(self, gauge: Gauge) -> None:
-        self._gauge = gauge
-        self._values: dict[tuple[tuple[str, str], ...], float] = {}
-
-    def take(self, value: float, tags: Mapping[str, str]) -> None:
-        self._values[tuple(tags.items())] = value
-        self._gauge.set(value, dict(tags))
-
-    def set_again(self) -> None:
-        for tags, value in list(self._values.items()):
-            self._gauge.set(value, dict(tags))
-
-
-class RisingCounter:
-    """A Ray counter, to which each value is added."""
-
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
-
-    def take(self, value: float, tags: Mapping[str, str]) -> None:
-        if value > 0:
-            self._counter.inc(value, dict(tags))
+_STAGES = ("generate", "score", "judge", "learn", "commit")  # those that are always shown
+_ACTORS = ("generator", "scorer", "judge", "learner")
 
 
 class RayMetrics:
@@ -53,11 +33,8 @@ class RayMetrics:
         """`live`: numbers of what the run does now, called by a thread of its own."""
         self._live = live
         self._tags = {"run": run, "objective": objective}
-        self._of_steps, self._of_evaluations, self._of_now = (
-            [(each, self._made(each)) for each in RUN_METRICS if each.source == source]
-            for source in ("step", "evaluation", "now")
-        )
-        self._calls = [self._histogram(each) for each in RUN_METRICS if each.source == "call"]
+        self._made = {each.name: self._make(each) for each in RUN_METRICS if each.source != "ray"}
+        self._gauges: dict[tuple[Gauge, tuple[tuple[str, str], ...]], float] = {}
         self._seen: dict[str, float] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._set_again, name="ray-metrics", daemon=True)
@@ -71,45 +48,61 @@ class RayMetrics:
         self._thread.join()
 
     def log(self, row: Mapping[str, Any]) -> None:
-        self._take(self._of_steps, flatten(row))
+        self._take("step", flatten(row))
 
     def log_evaluation(self, results: Mapping[str, Any]) -> None:
         numbers = {"step": results["step"], **evaluation_numbers(results)}
-        self._take(self._of_evaluations, numbers, {SPLIT: results["split"]})
+        self._take("evaluation", numbers, {SPLIT: results["split"]})
 
     def call_ended(self, stage: str, seconds: float) -> None:
-        for histogram in self._calls:
-            histogram.observe(seconds, {**self._tags, "stage": stage})
+        for made in self._made.values():
+            if isinstance(made, Histogram):
+                made.observe(seconds, {**self._tags, "stage": stage})
 
     def _set_again(self) -> None:
         while True:
             numbers = self._live()
             self._seen = dict.fromkeys(self._seen, 0.0) | dict(numbers)  # what there is no more of is none
-            self._take(self._of_now, self._seen)
+            self._take("now", self._seen)
             if self._ended.wait(AGAIN_SECONDS):
                 return
-            for _, emitter in (*self._of_steps, *self._of_evaluations):
-                if isinstance(emitter, LastingGauge):
-                    emitter.set_again()
+            for (gauge, tags), value in list(self._gauges.items()):
+                gauge.set(value, dict(tags))  # and not remembered: a step may have given another value meanwhile
 
-    def _take(
-        self,
-        metrics: list[tuple[RunMetric, LastingGauge | RisingCounter]],
-        numbers: Mapping[str, float],
-        tags: Mapping[str, str] | None = None,
-    ) -> None:
-        for metric, emitter in metrics:
-            for value, label in metric.points(numbers):
-                emitter.take(value, {**self._tags, **(tags or {}), **label})
+    def _take(self, source: Source, numbers: Mapping[str, float], tags: Mapping[str, str] | None = None) -> None:
+        for metric in RUN_METRICS:
+            for value, label in metric.points(numbers) if metric.source == source else ():
+                self._set(metric.name, value, {**self._tags, **(tags or {}), **label})
 
-    def _made(self, metric: RunMetric) -> LastingGauge | RisingCounter:
-        name, keys = f"raypoly_{metric.name}", self._keys(metric)
-        if metric.kind == "counter":
-            return RisingCounter(Counter(name, metric.text, keys))
-        return LastingGauge(Gauge(name, metric.text, keys))
+    def _set(self, name: str, value: float, tags: dict[str, str]) -> None:
+        made = self._made[name]
+        if isinstance(made, Gauge):
+            self._gauges[made, tuple(tags.items())] = value
+            made.set(value, tags)
+        elif isinstance(made, Counter) and value > 0:
+            made.inc(value, tags)
 
-    def _histogram(self, metric: RunMetric) -> Histogram:
-        return Histogram(f"raypoly_{metric.name}", metric.text, _BOUNDARIES, self._keys(metric))
+    def _make(self, metric: RunMetric) -> Counter | Gauge | Histogram:
+        name, keys = f"raypoly_{metric.name}", (*self._tags, *metric.labels)
+        if metric.kind == "histogram":
+            return Histogram(name, metric.text, _BOUNDARIES, keys)
+        return (Counter if metric.kind == "counter" else Gauge)(name, metric.text, keys)
 
-    def _keys(self, metric: RunMetric) -> tuple[str, ...]:
-        return (*self._tags, *metric.labels)
+
+def live_numbers(
+    services: Services, journal: Journal, usage: RunJudgeUsage, pause: JudgeOutagePause
+) -> dict[str, float]:
+    """The numbers by name. May be called from any thread, at any time."""
+    context, use, losses = services.context, usage.total, dict(services.context.retries.losses)
+    calls = Tally(call.stage for call in context.in_flight.open)
+    return {
+        "paused": float(pause.is_paused),
+        "programs_waiting": float(services.scorers.waiting),
+        "retries_left": float(context.retries.left),
+        "judge_calls": use.get("calls", 0.0),
+        "judge_cache_hits": use.get("cache_hits", 0.0),
+        "commit_age_seconds": journal.seconds_since_commit,
+        **{f"calls/{stage}": float(calls[stage]) for stage in {*_STAGES, *calls}},
+        **{f"scorers/{state}": float(count) for state, count in services.scorers.counts().items()},
+        **{f"restarts/{kind}": float(sum(losses[who] for who in losses if kind in who.lower())) for kind in _ACTORS},
+    }

@@ -13,7 +13,7 @@ from raypoly.run.run_files import SUMMARY
 from raypoly.run.store import Store
 from raypoly.run.store.sealed_files import seal, unseal
 from raypoly.strategies.judge.judge_usage import recent_mean
-from workflows.durability.damage_report import DamageReport, format_step_ranges
+from workflows.durability.history import DamageReport, format_step_ranges
 from workflows.durability.journal import Journal
 
 

@@ -1,8 +1,13 @@
-"""The driver of a preparation. `raypoly/data/preparing` makes its decisions."""
+"""The driver of a preparation, and its end: the table, the files, and the command that trains on them.
+
+`raypoly/data/preparing` makes its decisions.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -11,17 +16,18 @@ from typing import IO
 
 from rich.console import Console
 
-from raypoly.analysis.reports.data_card_page import card_page, draw_card
+from raypoly.analysis.reports.data_card_page import card_page, draw_card, stage_table
 from raypoly.core.errors import UsageError
 from raypoly.core.progress_display import show_progress
 from raypoly.core.seeds import derive
-from raypoly.data.preparing import output_files, prompt_lengths
+from raypoly.data.preparing import output_files
+from raypoly.data.preparing import problem_selection as selection
 from raypoly.data.preparing.candidates import Candidate, PromptMaker, apply_decisions
-from raypoly.data.preparing.data_card import PreparationResult, card_values, encode_card
+from raypoly.data.preparing.data_card import card_values, encode_card
 from raypoly.data.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
-from raypoly.data.preparing.preparation_folder import PreparationFolder, keep_inputs, require_inputs
+from raypoly.data.preparing.preparation_folder import PreparationFolder, influential, keep_inputs, require_inputs
 from raypoly.data.preparing.prepare_config import PrepareConfig, SourceConfig
-from raypoly.data.preparing.problem_selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
+from raypoly.data.preparing.problem_selection import ChunkOutcome
 from raypoly.data.preparing.sources import (
     LoadedSources,
     SourceFile,
@@ -30,22 +36,13 @@ from raypoly.data.preparing.sources import (
     find_source,
     load_sources,
 )
-from raypoly.run.store.sealed_files import seal
+from raypoly.run.store import Store
+from raypoly.run.store.sealed_files import seal, unseal
 from workflows.durability.journal import Journal
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.large_files import is_large, read_by_size
 from workflows.prepare.preparation_actors import Workers
-from workflows.prepare.preparation_results import (
-    CARD,
-    EXCLUDED,
-    FIGURE,
-    MODEL,
-    PAGE,
-    is_done,
-    show,
-)
 from workflows.prepare.problem_chunks import (
-    ChunkOutcome,
     Chunks,
     OutcomeCount,
     Samples,
@@ -60,6 +57,59 @@ _SPLITS = ("train", "validation", "test")
 
 Read = tuple[LoadedSources, LoadedSources | None]
 """The sources, and the evaluation sets if there are any."""
+
+CARD = "card.json"
+PAGE = "card.md"
+FIGURE = "card.png"
+EXCLUDED = "excluded.jsonl"
+MODEL = "model.json"
+"""The tiny model's folder at the last start: of this machine, so no part of the data."""
+
+
+def is_done(store: Store, config: PrepareConfig) -> bool:
+    """Whether the data set is there. An unreadable one is made again."""
+    try:
+        found = json.loads(store.read(CARD)) if store.exists(CARD) else {}
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("config") == influential(config)
+
+
+def show(store: Store, config: PrepareConfig, console: Console) -> None:
+    values = json.loads(store.read(CARD))
+    console.print(stage_table(values))
+    splits = ", ".join(f"{count:,} {name}" for name, count in values["splits"].items())
+    lines = [
+        f"data: {store.place('data')} ({splits})",
+        f"left out: {store.place(EXCLUDED)}",
+        f"data card: {store.place(PAGE)}",
+        f"figure: {store.place(FIGURE)}",
+        _next(store, config, "train" in values["splits"]),
+    ]
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _next(store: Store, config: PrepareConfig, train: bool) -> str:
+    """The command that trains on the data, or the key of one that is tested on it."""
+    purpose, key = ("to train on it", "problems.path") if train else ("to be tested on it", "problems.test_path")
+    if store.location.folder is None:
+        return (
+            f"{purpose}: copy {store.place('data')} to a folder, and name that as {key} with problems.source=prepared"
+        )
+    named = f"{key}={store.location.folder}"
+    if not train:
+        return f"{purpose}: add {shlex.quote(named)} to a training with problems.source=prepared"
+    words = ["problems.source=prepared", named, f"model.path={_model(store, config) or 'MODEL'}"]
+    words.append(f"generator.max_prompt_tokens={config.generator.max_prompt_tokens}")
+    return f"{purpose}: {shlex.join(['python', '-m', 'raypoly.train', *words])}"
+
+
+def _model(store: Store, config: PrepareConfig) -> str | None:
+    """The base model, as a value of `model.path`."""
+    if config.model.path is not None:
+        return config.model.path
+    return str(unseal(store.read(MODEL), store.place(MODEL))["path"]) if store.exists(MODEL) else None
 
 
 def prepare(config: PrepareConfig) -> None:
@@ -77,7 +127,7 @@ def prepare(config: PrepareConfig) -> None:
                 files = await asyncio.to_thread(_find_files, config.sources, config.against)
                 large = any(map(is_large, files))
                 # before the folder holds anything, so that a corrected config can start there
-                makers = await asyncio.to_thread(prompt_lengths.prompt_makers, config)
+                makers = await asyncio.to_thread(selection.prompt_makers, config)
                 loaded = None if large else await asyncio.to_thread(_load, config, files)
                 async with AsyncExitStack() as stack:
                     await Preparation(stack, folder, ending, console).run(files, loaded, makers)
@@ -97,7 +147,7 @@ class Preparation:
         self._console = console
         self._store, self._lease = folder.open()
         stack.callback(self._lease.release)
-        journal = Journal(self._store, self._lease)
+        journal = Journal(self._store)
         stack.push_async_callback(journal.close)
         self._workers = Workers(
             stack, config.of_a_run(), folder.name, self._store, self._lease, journal, ending, self._note
@@ -118,7 +168,7 @@ class Preparation:
     ) -> None:
         """`read`: the files' content; None if Ray Data reads them. `makers`: of prompts, by source."""
         config = self._config
-        keep_inputs(self._store, {file.name: file.sha256 for file in files} | prompt_lengths.template_digests(config))
+        keep_inputs(self._store, {file.name: file.sha256 for file in files} | selection.template_digests(config))
         if read is None:
             self._workers.connect()
             read = await asyncio.to_thread(_load, config, files)
@@ -133,11 +183,13 @@ class Preparation:
         self._note(describe_loaded(loaded))
         candidates = _left(candidates, await self._solutions(candidates), "solutions")
         evaluation = against.candidates if against is not None else []
-        decided = await asyncio.to_thread(self._log.stage, "same", lambda: decide_duplicates(candidates, evaluation))
+        decided = await asyncio.to_thread(
+            self._log.stage, "same", lambda: selection.decide_duplicates(candidates, evaluation)
+        )
         candidates = _left(candidates, decided, "same")
-        candidates = await self._prompts(prompt_lengths.use_templates(candidates, makers))
+        candidates = await self._prompts(selection.use_templates(candidates, makers))
         candidates = await self._sampling(candidates)
-        self._log.keep("split", decide_splits(candidates, config.split))
+        self._log.keep("split", selection.decide_splits(candidates, config.split))
         await asyncio.to_thread(self._write, loaded, against, candidates)
 
     async def _solutions(self, candidates: Sequence[Candidate]) -> list[Decision]:
@@ -170,15 +222,15 @@ class Preparation:
         config = self._config
         decided = self._log.read("prompts")
         if decided is None:
-            texts = await asyncio.to_thread(prompt_lengths.prompts_of, candidates)
+            texts = await asyncio.to_thread(selection.prompts_of, candidates)
             name = config.prompts.tokenizer or config.model.path
             if config.sampling.samples:
                 model = str((await self._workers.model()).path)
                 self._store.put_mutable(MODEL, seal({"path": model}))
                 name = config.prompts.tokenizer or model
-            encode = None if name is None else await asyncio.to_thread(prompt_lengths.encoder, name)
+            encode = None if name is None else await asyncio.to_thread(selection.encoder, name)
             limit = config.generator.max_prompt_tokens
-            measured = await prompt_lengths.decide_lengths(candidates, texts, config.prompts, limit, encode)
+            measured = await selection.decide_lengths(candidates, texts, config.prompts, limit, encode)
             decided = self._log.keep("prompts", measured)
         return _left(candidates, decided, "prompts")
 
@@ -193,8 +245,7 @@ class Preparation:
             generator, scorers = await self._workers.generator(), await self._workers.scorers()
             work = Samples(generator, scorers, self._skipped, self._seeds)
         done = await self._watched("samples", self._steps, candidates, sampling.chunk, work, sampling.samples)
-        rates = {it.problem_id: SampledPassRate(it.size, it.passes, it.detail) for it in done}
-        decided = self._log.keep("sampling", decide_band(rates, self._config.band))
+        decided = self._log.keep("sampling", selection.decide_band(done, self._config.band))
         return _left(candidates, decided, "sampling")
 
     def _seeds(self, problem_id: str) -> tuple[int, ...]:
@@ -227,7 +278,7 @@ class Preparation:
             self._put_data(f"data/{name}.jsonl", part, output_files.write_jsonl)
             self._put_data(f"data/{name}.parquet", part, output_files.write_parquet)
         self._put(EXCLUDED, output_files.encode_exclusions(d for name in STAGES for d in decisions[name]))
-        values = card_values(PreparationResult(self._config, loaded, against, decisions, splits))
+        values = card_values(self._config, loaded, against, decisions, splits)
         self._put(FIGURE, draw_card(values))
         self._put(PAGE, card_page(values, FIGURE).encode())
         self._put(CARD, encode_card(values))

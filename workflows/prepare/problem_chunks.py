@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from actors.scorer_pool import ScorerPool
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Group, Problem, Rollout, Verdict
 from raypoly.data.preparing.candidates import Candidate, contents_hash
+from raypoly.data.preparing.problem_selection import ChunkOutcome
 from raypoly.rollouts.engines import SampleRequest
 from raypoly.run.store.rollout_files import BLOCK
 from raypoly.run.store.step_records import Applied, Generated, Record, StageFinding
@@ -34,16 +35,6 @@ _OPEN = 2  # chunks at once: programs of one run while responses of the next are
 
 SeedsOf = Callable[[str], tuple[int, ...]]
 """Of a problem's responses, by its id."""
-
-
-@dataclass(frozen=True)
-class ChunkOutcome:
-    problem_id: str
-    size: int
-    passes: int | None
-    """None if the tests could not be run."""
-    detail: str = ""
-    """Why not; or how a single program failed."""
 
 
 class Work(Protocol):

@@ -14,32 +14,39 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from rich.console import Console
+
+from actors.generator import Generator
+from raypoly import data
 from raypoly.core.config import Config
 from raypoly.data import ProblemSet
+from raypoly.data.long_prompts import fit_training_prompts, require_readable
+from raypoly.data.problem_order import require_enough
 from raypoly.data.problem_set import describe_splits
-from raypoly.planning.preflight import refuse_asking_between
-from raypoly.rollouts.scaffolds.run_scaffolds import is_sampled
+from raypoly.planning.preflight import refuse_asking_between, require_tests
+from raypoly.rollouts.scaffolds import Scaffold
+from raypoly.rollouts.scaffolds.run_scaffolds import check_first_asks, first_prompts, fit_problems, is_sampled
 from raypoly.run.run_identity import RunDirectory, problem_sets
 from raypoly.run.store import Lease, Store
 from raypoly.run.store.catalogue import completed_steps
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
-from workflows.durability.damage_report import format_step_ranges
+from workflows.durability.history import format_step_ranges
 from workflows.durability.journal import Journal
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
 from workflows.liveness.ray_output import ActorLogs, RayMessages
 from workflows.liveness.shutdown import Shutdown
-from workflows.observers.progress import make_progress
+from workflows.observers.progress import Progress
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.startup.ray_cluster import connect_ray, dashboard_url, joins_cluster
 from workflows.startup.resources import reserve_resources
 from workflows.startup.run_parts import NamedParts, StartedActors, build_services
-from workflows.startup.run_problems import fitting_problems, usable_problems
 from workflows.startup.starting_model import starting_model, with_copy_for_other_nodes
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.rollouts import problems_changed
 from workflows.step.run_durability import RunDurability, RunMemory
 from workflows.step.run_observers import RunObservers, open_observers
+from workflows.step.scaffold_rounds import check_given
 from workflows.step.seal_step import StepSealer
 from workflows.step.services import Around, Services
 from workflows.step.stages import StageRunner
@@ -124,10 +131,10 @@ async def open_run(
     samples = is_sampled(config) if samples is None else samples
     async with AsyncExitStack() as stack:
         stack.enter_context(shutdown.guard())
-        progress = make_progress()
+        progress = Progress(Console())
         stack.callback(progress.finish)
         progress.note("Loading the problems ...")
-        source, problem_set = await asyncio.to_thread(usable_problems, directory, trains)
+        source, problem_set = await asyncio.to_thread(_usable_problems, directory, trains)
         progress.note(f"Problems: {describe_splits(problem_set, config.problems)}")
         store, lease = _held(stack, directory, problem_set, progress.note)
         progress.note(f"Joining Ray at {os.environ['RAY_ADDRESS']} ..." if joins_cluster() else "Starting Ray ...")
@@ -135,7 +142,7 @@ async def open_run(
         stack.enter_context(RayMessages(store.workspace / "ray.log", progress.note))
         progress.note(_ray_is_up(config))
         model = with_copy_for_other_nodes(await starting_model(config, source))
-        journal = Journal(store, lease)
+        journal = Journal(store)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
         writer = CheckpointWriter(checkpoints, journal.index_before, progress.note, config.train.ranks)
         stack.push_async_callback(journal.close)
@@ -154,7 +161,7 @@ async def open_run(
         progress.note(f"Starting {started.describe(config.generator.engine)} ...")
         with ActorLogs(store.workspace / "actors.log", progress.note):
             await services.start(around, started.judging, started.scoring, places.placement.sleeps)
-        problem_set = await fitting_problems(problem_set, config, parts.scaffold, services.generator, progress.note)
+        problem_set = await _fitting_problems(problem_set, config, parts.scaffold, services.generator, progress.note)
         durability = RunDurability(
             store,
             journal,
@@ -168,6 +175,30 @@ async def open_run(
         opened.restore()
         stack.push_async_callback(_stopped_early, durability, shutdown, progress.note)
         yield opened
+
+
+def _usable_problems(directory: RunDirectory, trains: Config | None) -> tuple[ProblemSet, ProblemSet]:
+    """The problems of `problems.source`, and those of the run. `trains`: as `open_run`. Raises `UsageError`."""
+    config = directory.config
+    source = data.build_problem_set(config.problems)
+    problem_set = fit_problems(source, config)
+    check_first_asks(problem_set, config)
+    require_tests(problem_set, config)
+    if trains is not None:
+        require_enough(problem_set.splits["train"], trains)
+    require_readable(source, problem_set, config, directory.resumes)
+    return source, problem_set
+
+
+async def _fitting_problems(
+    problem_set: ProblemSet, config: Config, scaffold: Scaffold, generator: Generator, note: Callable[[str], None]
+) -> ProblemSet:
+    """The problems whose prompts and given responses have no more tokens than the config allows. Raises `UsageError`
+    for others, unless `problems.over_long` says what becomes of them."""
+    asked = partial(first_prompts, scaffold, attempts=config.train.rollouts)
+    problem_set = await fit_training_prompts(problem_set, config, generator.encode, note, asked)
+    await check_given(generator, config, problem_set.splits["train"], scaffold)
+    return problem_set
 
 
 def _ray_is_up(config: Config) -> str:

@@ -16,10 +16,10 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import ray
 
@@ -32,7 +32,6 @@ from raypoly.run.store.lease import is_alive
 from raypoly.strategies.judge.judge_keys import key_variable_names
 from workflows.liveness import ray_internals
 
-_ADDRESS_FILE = "address"
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[^:/]+):(?P<port>\d+)")
 _PORT_SECONDS = 3.0
@@ -65,21 +64,16 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
             ray.shutdown()
         return
     _remove_stale_folders()
-    others = descendants(os.getpid())  # the caller's own, not Ray's
     # AF_UNIX paths are short: Ray's sockets lie some 60 characters below this folder.
     with (
         tempfile.TemporaryDirectory(prefix=f"rp-{os.getpid()}-", dir="/tmp", ignore_cleanup_errors=True) as folder,
-        Reaper(folder) as reaper,
-        local_ray(
-            [*key_variable_names(config.judge), *WANDB_SECRETS],
-            _temp_dir=folder,
-            include_dashboard=config.ray.dashboard,
-            **common,
-        ),
+        _reaper(folder) as watch,
     ):
-        reaper.watch(descendants(os.getpid()) - others - {reaper.pid})
-        Path(folder, _ADDRESS_FILE).write_text(ray.get_runtime_context().gcs_address)
-        yield
+        others = descendants(os.getpid())  # the caller's own, and the reaper
+        hidden = [*key_variable_names(config.judge), *WANDB_SECRETS]
+        with local_ray(hidden, _temp_dir=folder, include_dashboard=config.ray.dashboard, **common):
+            watch(descendants(os.getpid()) - others)
+            yield
 
 
 @contextmanager
@@ -152,15 +146,8 @@ def _own_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, handler)
 
 
-def own_address(pid: int) -> str:
-    """Address of the Ray of this user's driver; empty if it started none."""
-    for path in Path("/tmp").glob(f"rp-{pid}-*/{_ADDRESS_FILE}"):
-        if path.stat().st_uid == os.getuid():
-            return path.read_text()
-    return ""
-
-
 def _remove_stale_folders() -> None:
+    # those of drivers whose reaper was killed with them: a machine or a container that stopped at once
     for folder in Path("/tmp").glob("rp-*-*"):
         pid = folder.name.split("-")[1]
         if pid.isdigit() and not is_alive(int(pid)) and folder.stat().st_uid == os.getuid():
@@ -274,40 +261,31 @@ for _ in range(10):
 """
 
 
-class Reaper:
+@contextmanager
+def _reaper(folder: str) -> Iterator[Callable[[Iterable[int]], None]]:
     """A process that outlives its driver by seconds and removes what is left of its Ray, whose agents wait for minutes
-    for a head that is gone."""
+    for a head that is gone. Takes the pids of that Ray."""
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-E", "-c", _SCRIPT, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # it gets no signal to the driver's group
+        env={},  # it gets none of the driver's keys
+        text=True,
+    )
+    told = process.stdin
+    assert told is not None
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def watch(processes: Iterable[int]) -> None:
+        with suppress(BrokenPipeError):  # somebody killed the reaper: Ray's own clean-up has to do
+            told.write("".join(f"{pid}\n" for pid in processes))
+            told.flush()
 
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, "-S", "-E", "-c", _SCRIPT, self._folder],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # it gets no signal to the driver's group
-            env={},  # it gets none of the driver's keys
-            text=True,
-        )
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def watch(self, processes: Iterable[int]) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write("".join(f"{pid}\n" for pid in processes))
-            self._process.stdin.flush()
-        except BrokenPipeError:  # somebody killed the reaper: Ray's own clean-up has to do
-            return
+    try:
+        yield watch
+    finally:
+        told.close()
 
 
 def descendants(pid: int) -> set[int]:

@@ -20,14 +20,12 @@ import numpy as np
 
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError, RunStopped, UsageError
-from raypoly.core.text import duration
+from raypoly.core.text import duration, format_bytes
 from raypoly.core.values import Group, Rollout
 from raypoly.data.problem_set import count_with_tests
-from raypoly.planning.cost import MeasuredStep, describe_forecast, forecast_judge, run_seconds
+from raypoly.planning.cost import describe_forecast, forecast_judge, run_seconds
+from raypoly.planning.devices import Device, MemoryPeak, choose_device, existing_parent, layout_of, this_machine
 from raypoly.planning.dry_run import refuse_unfit
-from raypoly.planning.free_resources import existing_parent, this_machine
-from raypoly.planning.gpus import Device, MemoryPeak, choose_device, layout_of
-from raypoly.planning.memory_parts import format_bytes
 from raypoly.rollouts.scaffolds.run_scaffolds import is_sampled
 from raypoly.run.crash import describe_error, root_cause
 from raypoly.run.run_identity import RunDirectory, resolve_run
@@ -60,24 +58,19 @@ class RehearsalFailed(RaypolyError):
     """A part of the run does not work on this machine."""
 
 
-class RehearsalProbe:
-    """Tries the parts of a run, and prints a line for each: its time and memory in use, or why it failed."""
-
-    async def part(self, name: str, work: Awaitable[T]) -> T:
-        """The result of `work`. Raises `RehearsalFailed`."""
-        started = time.monotonic()
-        with MemoryPeak() as peak:
-            try:
-                done = await work
-            except Exception as error:
-                self._line(name, "FAILED", time.monotonic() - started, "")
-                raise RehearsalFailed(f"The rehearsal failed at `{name}`: {_why(name, error)}") from error
-        gpu = "" if peak.gpu is None else f"GPU {format_bytes(peak.gpu)}, "
-        self._line(name, "ok", time.monotonic() - started, f"in use: {gpu}machine {format_bytes(peak.host)}")
-        return done
-
-    def _line(self, name: str, state: str, seconds: float, memory: str) -> None:
-        print(f"{name:{_WIDTH}} {state:6} {seconds:8.1f} s   {memory}".rstrip(), flush=True)
+async def try_part(name: str, work: Awaitable[T]) -> T:
+    """The result of `work`, and a line: its time and memory in use, or why it failed. Raises `RehearsalFailed`."""
+    started = time.monotonic()
+    with MemoryPeak() as peak:
+        try:
+            done = await work
+        except Exception as error:
+            print(f"{name:{_WIDTH}} FAILED {time.monotonic() - started:8.1f} s", flush=True)
+            raise RehearsalFailed(f"The rehearsal failed at `{name}`: {_why(name, error)}") from error
+    gpu = "" if peak.gpu is None else f"GPU {format_bytes(peak.gpu)}, "
+    seconds = time.monotonic() - started
+    print(f"{name:{_WIDTH}} ok     {seconds:8.1f} s   in use: {gpu}machine {format_bytes(peak.host)}", flush=True)
+    return done
 
 
 def _why(name: str, error: BaseException) -> str:
@@ -97,7 +90,7 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
 
     Raises `RehearsalFailed` (exit code 1), which says what to do.
     """
-    probe, shutdown = RehearsalProbe(), Shutdown(config.run.grace_seconds)
+    shutdown = Shutdown(config.run.grace_seconds)
     device = choose_device(None, this_machine(directory.path).memory)
     try:
         refuse_unfit(config, device)
@@ -108,8 +101,8 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
         small = rehearsal_config(config, Path(folder) / "run")
 
         async def work() -> None:
-            async with open_run(resolve_run(small), shutdown, probe.part, is_sampled(config), config) as opened:
-                row = await Rehearsal(opened, config, probe).run()
+            async with open_run(resolve_run(small), shutdown, try_part, is_sampled(config), config) as opened:
+                row = await Rehearsal(opened, config).run()
                 problems = count_with_tests(opened.problems)
             for line in _forecast(config, device, row, problems):
                 print(line, flush=True)
@@ -143,30 +136,30 @@ def rehearsal_config(config: Config, folder: Path) -> Config:
 class Rehearsal:
     """The parts that are tried after every actor has started."""
 
-    def __init__(self, opened: OpenRun, config: Config, probe: RehearsalProbe) -> None:
-        self.opened, self.config, self.probe = opened, config, probe
+    def __init__(self, opened: OpenRun, config: Config) -> None:
+        self.opened, self.config = opened, config
 
     async def run(self) -> Mapping[str, Any]:
         """The step's row of metrics. Raises `RehearsalFailed`."""
-        opened, probe = self.opened, self.probe
+        opened = self.opened
         journal, services = opened.durability.journal, opened.services
-        opened.observers.progress.start(1, 0, opened.path)
+        opened.observers.progress.start(1, 0)
         if opened.stages.runs("judge") or self.config.evaluate.judge:
-            await probe.part("judge, a gold group", opened.observers.judge_drift.measure_agreement())
-        await probe.part("weights to the engine, verified", opened.weights.sync())
-        await probe.part("one step", Training(opened).step(0))
+            await try_part("judge, a gold group", opened.observers.judge_drift.measure_agreement())
+        await try_part("weights to the engine, verified", opened.weights.sync())
+        await try_part("one step", Training(opened).step(0))
         applied = journal.applied(0)
         assert applied is not None, "the step was committed"
         row = applied.metrics
         self._check_mismatch(row["mismatch_mean"])
         longest = [self._at_the_limit(group) for group in journal.load_step(0).groups[:_LONGEST]]
         # where the engine shares the learner's GPU by sleeping; new weights wake it
-        await probe.part("engine, asleep where it has to be", services.generator.rest())
-        await probe.part("update without rows", self._update(1, []))
-        await probe.part("gradients of rows at their limits", self._update(2, longest))
-        await probe.part("checkpoint, until it is written", self._checkpoint())
-        await probe.part("checkpoint, read back", services.learner.start())
-        await probe.part("weights to the engine once more", opened.weights.sync())
+        await try_part("engine, asleep where it has to be", services.generator.rest())
+        await try_part("update without rows", self._update(1, []))
+        await try_part("gradients of rows at their limits", self._update(2, longest))
+        await try_part("checkpoint, until it is written", self._checkpoint())
+        await try_part("checkpoint, read back", services.learner.start())
+        await try_part("weights to the engine once more", opened.weights.sync())
         return row
 
     def _check_mismatch(self, mean: float | None) -> None:
@@ -215,13 +208,13 @@ class Rehearsal:
 def _forecast(config: Config, device: Device, row: Mapping[str, Any], problems: Mapping[str, int]) -> Iterator[str]:
     """The whole run's hours and cost, from the row of metrics of one step."""
     rollouts, use = config.train.prompts_per_step * config.train.rollouts, row["judge_step"]
-    measured = MeasuredStep(row["seconds"]["total"], row["seconds"]["generate"] / rollouts)
+    step, sample = row["seconds"]["total"], row["seconds"]["generate"] / rollouts
     length = row["response_tokens"] / rollouts
-    yield f"the step took {duration(measured.step)}, with responses of {length:,.0f} tokens; longer ones take longer"
+    yield f"the step took {duration(step)}, with responses of {length:,.0f} tokens; longer ones take longer"
     asked, usd = forecast_judge(config).groups * config.judge.votes, None
     if config.judge.name == "structural" or not asked:
         usd = 0.0
     elif use is not None and use["cost_usd"] is not None:
         usd = asked * use["cost_usd"] / max(1, use["calls"])
-    seconds = run_seconds(config, measured, problems)
+    seconds = run_seconds(config, step, sample, problems)
     yield from describe_forecast(config, layout_of(config, device).gpus, seconds, usd, datetime.now())

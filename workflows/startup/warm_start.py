@@ -7,6 +7,7 @@ The folder is named by a hash of everything that decides its content, and commit
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import json
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -34,20 +36,26 @@ from raypoly.core.config import Config, WarmStartConfig
 from raypoly.core.errors import RaypolyError
 from raypoly.core.text import duration
 from raypoly.data import ProblemSet
-from raypoly.data.puzzles import puzzle_language, puzzle_methods, puzzle_mistakes, puzzle_of, puzzle_solutions
+from raypoly.data.puzzles import puzzle_language, puzzle_of, puzzle_solutions
 from raypoly.data.puzzles.puzzle_language import Puzzle
 from raypoly.learner import learning_rate, supervised_examples, tiny_model
 from raypoly.learner.supervised_examples import Recipe, tokenizer_texts
 from raypoly.learner.tiny_model import SupervisedTrainer, build_model, build_tokenizer, save_folder, tokenizer_from_json
 
-BLOCK = 2048
-"""Examples of one Ray Data task."""
+_BLOCK = 2048  # examples of one Ray Data task
 _THREADS = 2  # compute threads. Another number gives another order of sums, and other weights.
 _REPORT_EVERY = 10
 _TRAIN_SETTINGS = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # 60 s is too short for imports on a busy laptop
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # waits for a minute where it can't tell two local clusters apart
 }
+_DECIDING = (
+    supervised_examples,
+    tiny_model,
+    learning_rate,
+    puzzle_language,
+    puzzle_solutions,
+)
 
 
 def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str], None] = print) -> Path:
@@ -61,7 +69,8 @@ def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str],
             f"Starting Ray Train for the warm start: {config.warm_start.steps} supervised steps make the tiny model, "
             "which is cached"
         )
-        inbox = ray.remote(num_cpus=0)(_Inbox).options(scheduling_strategy=_this_node()).remote()
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        inbox = ray.remote(num_cpus=0)(_Inbox).options(scheduling_strategy=here).remote()
         with tempfile.TemporaryDirectory(prefix="raypoly-warm-start-") as storage, _print_lines_of(inbox, say):
             _train(config.warm_start, puzzles, inbox, storage)
         for name, content in ray.get(inbox.files.remote()).items():
@@ -73,19 +82,19 @@ def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str],
 def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
     """SHA-256, hex, over the config, the training prompts, the code that makes the folder, and PyTorch's version.
     Budgets are no part of it: the control experiment starts from the same policy."""
-    digest = hashlib.sha256()
-    digest.update(json.dumps([config.model_dump(), [p.words for p in puzzles], _THREADS, torch.__version__]).encode())
-    for module in (
-        supervised_examples,
-        tiny_model,
-        learning_rate,
-        puzzle_language,
-        puzzle_solutions,
-        puzzle_mistakes,
-        puzzle_methods,
-    ):
-        digest.update(inspect.getsource(module).encode())
-    return digest.hexdigest()
+    made_by = [config.model_dump(), [p.words for p in puzzles], _THREADS, torch.__version__]
+    return hashlib.sha256(json.dumps([*made_by, *map(_statements, _DECIDING)]).encode()).hexdigest()
+
+
+def _statements(module: ModuleType) -> str:
+    """The module's code without comments and docstrings, which decide nothing."""
+    tree = ast.parse(inspect.getsource(module))
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [  # type: ignore[attr-defined]
+                each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+            ]
+    return ast.dump(tree)
 
 
 class _Inbox:
@@ -106,10 +115,6 @@ class _Inbox:
 
     def files(self) -> dict[str, bytes]:
         return self._files
-
-
-def _this_node() -> NodeAffinitySchedulingStrategy:
-    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
 
 
 @contextmanager
@@ -164,7 +169,7 @@ def _train(config: WarmStartConfig, puzzles: list[Puzzle], inbox: Any, storage: 
 def _examples(recipe: Recipe) -> ray.data.Dataset:
     count = recipe.config.steps * recipe.config.batch_size
     ray.data.DataContext.get_current().enable_progress_bars = False  # one line every few steps says enough
-    indices = ray.data.range(count, override_num_blocks=max(1, count // BLOCK))
+    indices = ray.data.range(count, override_num_blocks=max(1, count // _BLOCK))
     return indices.map_batches(recipe.write, batch_size=None)
 
 

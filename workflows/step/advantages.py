@@ -17,7 +17,7 @@ import numpy as np
 
 from raypoly.algorithms.objectives import Batch, Objective, ScoredGroup
 from raypoly.algorithms.objectives.behaviour import outcome_of, statements_of
-from raypoly.algorithms.objectives.objective_hooks import measures_of, needed_stages
+from raypoly.algorithms.objectives.objective import measures_of, needed_stages
 from raypoly.core.values import Draft, Float64, Group, Int32, Problem
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.verifier.rewards import Reward, group_rewards, reads_findings

@@ -50,11 +50,11 @@ def step_groups(
     planned = start(problems.planned)
     if not config.refill:
         return estimator.over_step(tasks, planned)
-    sampling = DynamicSampling(estimator, tasks, config, submission.known)
+    sampling = DynamicSampling(estimator, tasks, config, submission.records.groups)
 
     async def fill() -> None:
         await sampling.fill(planned, lambda count, first, attempt: start(problems.more(count), first, attempt))
-        await submission.generator.rest()
+        await submission.services.generator.rest()
 
     tasks.create_task(fill())
     return sampling.slots

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any
 
-from actors.calls import LOST, CallContext
-from actors.learner import LearnerActor, LearnerGroup, P, Question, T, put
+from actors.calls import LOST, CallContext, P, Question, T
+from actors.learner import LearnerActor, LearnerGroup, put
 from raypoly.core.config import TrainConfig
 from raypoly.core.errors import WeightsMidway, WeightsMismatch
 from raypoly.core.text import duration
@@ -134,17 +134,14 @@ class LearnerSession:
 
         async def attempt() -> Any:
             asked = put(self._learners.actors, LearnerActor.offer, transport, peer)
-            await self._learners.answers("update", asked)
-            return asked[0].answer
-
-        async def from_the_start() -> Any:
             try:
-                return await attempt()
+                await self._learners.answers("update", asked)
             except WeightsMidway:
                 self.stop()
                 return await attempt()  # finds the learner lost, and so goes back to the step's start
+            return asked[0].answer
 
-        return await self._patiently(from_the_start)
+        return await self._patiently(attempt)
 
     async def ask(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The answer of the ranks (`LearnerActor`); of restored ones if any of them is lost."""

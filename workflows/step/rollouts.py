@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from actors.generator import Generator
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.seeds import derive
@@ -34,19 +33,11 @@ class RolloutSubmission:
     records: StepRecords
     watch: Stopwatch
 
-    @property
-    def known(self) -> Mapping[int, Group]:
-        return self.records.groups
-
-    @property
-    def generator(self) -> Generator:
-        return self.services.generator
-
     def groups(self, problems: Sequence[Problem], first: int = 0, attempt: int = 0) -> list[asyncio.Future[Group]]:
         """Start a submission, the step's number `attempt`, in the slots from `first` on; a future a problem. Raises
         `UsageError` where the journal has another problem in a slot."""
         sampled = {first + i: asyncio.get_running_loop().create_future() for i in range(len(problems))}
-        there = {slot: self.known[slot] for slot in sampled if slot in self.known}
+        there = {slot: self.records.groups[slot] for slot in sampled if slot in self.records.groups}
         for slot, problem in zip(sampled, problems, strict=True):
             self._check_same(slot, problem)
         for slot, group in there.items():
@@ -56,14 +47,14 @@ class RolloutSubmission:
             if len(there) < len(problems):
                 await self._generate(dict(zip(sampled, problems, strict=True)), sampled, attempt)
             if not self.config.train.refill:  # else more may follow
-                await self.generator.rest()
+                await self.services.generator.rest()
 
         self.tasks.create_task(submit())
         return list(sampled.values())
 
     def _check_same(self, slot: int, problem: Problem) -> None:
         begun = f"Step {self.records.step + 1} was begun with"
-        if (group := self.known.get(slot)) is not None:
+        if (group := self.records.groups.get(slot)) is not None:
             if group.problem_id != problem.id:
                 raise problems_changed(f"{begun} {group.problem_id} where the problem set now has {problem.id}")
         elif (rounds := self.records.drafts.get(slot)) and rounds[0]:
@@ -78,7 +69,7 @@ class RolloutSubmission:
     ) -> None:
         rounds = ScaffoldRounds(
             self.scaffold,
-            self.generator,
+            self.services.generator,
             self.config,
             self.config.train.rollouts,
             self.records.step,
@@ -87,10 +78,9 @@ class RolloutSubmission:
             self._keep_drafts,
         )
         with self.watch.stage("generate"):
-            async for solved in rounds.run(problems, self.records.drafts, self.known.keys()):
+            async for group in rounds.run(problems, self.records.drafts, self.records.groups.keys()):
                 self.watch.done("generate")
-                group = solved.group(self.records.step, problems[solved.slot].id)
-                self.tasks.create_task(self._keep(group, sampled[solved.slot]))
+                self.tasks.create_task(self._keep(group, sampled[group.slot]))
 
     async def _keep(self, group: Group, sampled: asyncio.Future[Group]) -> None:
         await self.commit(Generated(group))

@@ -15,7 +15,7 @@ from actors.learner import LearnerActor
 from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
-from raypoly.data.pass_rates import PassRates
+from raypoly.data.problem_order import PassRates
 from raypoly.run.plateau import Plateau
 from raypoly.run.store import Store
 from raypoly.run.store.step_records import Record

@@ -13,31 +13,17 @@ from raypoly.run.run_identity import RunDirectory, run_id
 from raypoly.run.sinks import METRICS, TENSORBOARD, Mirror, Sinks, open_sinks
 from raypoly.run.store import Store
 from raypoly.run.store.step_records import Applied
-from raypoly.strategies.judge.judge_usage import UsageCounts, usage_to_json
+from raypoly.strategies.judge.judge_usage import usage_to_json
 from workflows.durability.journal import Journal
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.watchdog import Stacks, Watchdog
-from workflows.observers.live_numbers import live_numbers
 from workflows.observers.progress import Progress
-from workflows.observers.ray_metrics import RayMetrics
+from workflows.observers.ray_metrics import RayMetrics, live_numbers
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
 from workflows.step.services import Services
-
-
-@dataclass(frozen=True)
-class JudgeNumbers:
-    totals: Mapping[str, Any]
-    """Counts since it was built, with those of other runs; empty where it keeps none."""
-    use: UsageCounts | None
-    """This run's since the last row; None where the judge counts nothing."""
-    usd_a_step: float | None
-    usd_to_end: float | None
-    """US dollars a step, by the newest ones, and of the steps to come; None where unknown."""
-    agreement: float | None
-    """With the gold labels, after a measurement of drift."""
 
 
 @dataclass
@@ -71,12 +57,21 @@ class RunObservers:
         self.summary.write("running")
         self.restore_evaluation(results)
 
-    async def judge_numbers(self, judge: JudgeClient) -> JudgeNumbers:
-        """The numbers for a step's row. Each use is reported once."""
+    async def judge_numbers(self, judge: JudgeClient) -> dict[str, Any]:
+        """The judge's part of a step's row: its counts since it was built, with those of other runs; this run's use
+        since the last row, which is reported once; dollars of a step, by the newest ones, and of the steps to come;
+        agreement with the gold labels, after a measurement of drift. Null where unknown."""
         agreement, totals = self.judge_drift.take_agreement(), await judge.stats()
-        use = self.judge_usage.take_unreported() if totals or self.judge_usage.has_usage else None
-        a_step, to_end = (None, None) if use is None else self.summary.judge_usd(usage_to_json(use)["cost_usd"])
-        return JudgeNumbers(totals, use, a_step, to_end, agreement)
+        counted = totals or self.judge_usage.has_usage
+        use = usage_to_json(self.judge_usage.take_unreported()) if counted else None
+        a_step, to_end = (None, None) if use is None else self.summary.judge_usd(use["cost_usd"])
+        return {
+            "judge": {name: it if isinstance(it, int | float | None) else str(it) for name, it in totals.items()},
+            "judge_step": use,
+            "judge_usd_a_step": a_step,
+            "judge_usd_to_end": to_end,
+            "judge_agreement": agreement,
+        }
 
 
 def open_observers(

@@ -1,8 +1,8 @@
 """The rounds of a scaffold for a submission's groups: drafts round by round, then the attempts.
 
     rounds = ScaffoldRounds(scaffold, generator, config, attempts, place, seed, score, keep)
-    async for solved in rounds.run({0: problem, 1: problem}, known={}, finished=set()):
-        solved.rollouts, solved.drafts
+    async for group in rounds.run({0: problem, 1: problem}, known={}, finished=set()):
+        group.rollouts, group.drafts
 
 A round is one ordered submission of all groups that have not ended, drafts of some and attempts of others, so that
 batches, and with them rounding, repeat. Its drafts are committed before the next round's prompts are made. A round that
@@ -28,6 +28,7 @@ from raypoly.core.values import Draft, Group, Int32, Problem, Rollout, Verdict
 from raypoly.rollouts.engines import SampleRequest
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
+from workflows.step.training_group import draft_infra
 
 
 async def check_given(generator: Generator, config: Config, problems: Sequence[Problem], scaffold: Scaffold) -> None:
@@ -49,27 +50,13 @@ async def encode_prompts(generator: Generator, config: Config, problems: Sequenc
 
 
 @dataclass(frozen=True)
-class Solved:
-    """Without attempts where it is set aside, or where the scaffold solves nothing."""
-
-    slot: int
-    rollouts: tuple[Rollout, ...]
-    drafts: tuple[Draft, ...]
-    draft_of: Int32
-    """int32 [N]: index of each attempt's draft; -1 for none."""
-
-    def group(self, step: int, problem_id: str) -> Group:
-        return Group(step, self.slot, problem_id, self.rollouts, drafts=self.drafts, draft_of=self.draft_of)
-
-
-@dataclass(frozen=True)
 class ScaffoldRounds:
     scaffold: Scaffold
     generator: Generator
     config: Config
     attempts: int
-    version: int
-    """Of the weights that sample."""
+    step: int
+    """Whose weights sample."""
     seed: Callable[[int, Problem, tuple[int | str, ...]], int]
     """By slot, problem and place: (i,) for attempt i, ("draft", round, j) for a draft."""
     score: Callable[[int, Problem, Sequence[Rollout]], Awaitable[Sequence[Verdict | None]]]
@@ -82,19 +69,20 @@ class ScaffoldRounds:
         problems: Mapping[int, Problem],
         known: Mapping[int, Sequence[Sequence[Draft]]],
         finished: Collection[int],
-    ) -> AsyncIterator[Solved]:
-        """Groups as they end, by slot. `known`: drafts of a slot by round, from the journal. `finished`: slots whose
-        attempts are in the journal too; they are sampled again only along with others, and not returned.
+    ) -> AsyncIterator[Group]:
+        """Groups as they end, without attempts where one is set aside, or where the scaffold solves nothing. `known`:
+        drafts of a slot by round, from the journal. `finished`: slots whose attempts are in the journal too; they are
+        sampled again only along with others, and not returned.
 
         Raises `UsageError` as `checked_asks` does, and for a prompt of the problem itself that is too long.
         """
         drafts: dict[int, list[Draft]] = {slot: [] for slot in problems}
         open_ = dict(problems)
         for number in count():
-            for slot in [slot for slot in open_ if _infra(drafts[slot])]:
+            for slot in [slot for slot in open_ if draft_infra(drafts[slot]) is not None]:
                 del open_[slot]
                 if slot not in finished:
-                    yield Solved(slot, (), tuple(drafts[slot]), np.zeros(0, np.int32))
+                    yield Group(self.step, slot, problems[slot].id, (), drafts=tuple(drafts[slot]))
             if not open_:
                 return
             asked = {slot: checked_asks(self.scaffold, it, drafts[slot], self.attempts) for slot, it in open_.items()}
@@ -104,10 +92,13 @@ class ScaffoldRounds:
             missing = [slot for slot in open_ if slot not in there and not (slot in final and slot in finished)]
             keeping: dict[int, asyncio.Task[Sequence[Draft]]] = {}
             try:
-                async for slot, rollouts in self._sampled(number, open_, asked, drafts) if missing else _nothing():
+                async for slot, rollouts in self._sampled(number, open_ if missing else {}, asked, drafts):
                     if slot in final:
                         if slot not in finished:
-                            yield _solved(slot, asked[slot], rollouts, drafts[slot])
+                            of_drafts, draft_of = tuple(drafts[slot]), _draft_of(asked[slot])
+                            yield Group(
+                                self.step, slot, problems[slot].id, rollouts, drafts=of_drafts, draft_of=draft_of
+                            )
                     elif slot not in there:
                         made = _drafts(asked[slot], rollouts)
                         keeping[slot] = asyncio.ensure_future(self._kept(slot, number, open_[slot], asked[slot], made))
@@ -145,7 +136,7 @@ class ScaffoldRounds:
         await self._encode_given(problems, asks)
         pieces = [piece for slot in problems for piece in _pieces(slot, asks[slot])]
         # a piece is known to the generator by its number: the slot where every group is one piece
-        first = min(problems)
+        first = min(problems, default=0)
         requests = [
             SampleRequest(
                 first + i,
@@ -156,7 +147,7 @@ class ScaffoldRounds:
             )
             for i, piece in enumerate(pieces)
         ]
-        found = {slot: _given(places, drafts[slot], self.version) for slot, places in asks.items()}
+        found = {slot: _given(places, drafts[slot], self.step) for slot, places in asks.items()}
         for slot in [slot for slot, own in found.items() if len(own) == len(asks[slot])]:
             yield slot, _in_order(found[slot])
         if not requests:
@@ -257,20 +248,10 @@ def _drafts(asks: Sequence[Ask], rollouts: Sequence[Rollout]) -> list[Draft]:
     return [Draft(rollout, ask.role, ask.parent) for ask, rollout in zip(owners, rollouts, strict=True)]
 
 
-def _solved(slot: int, asks: Sequence[Ask], rollouts: tuple[Rollout, ...], drafts: Sequence[Draft]) -> Solved:
+def _draft_of(asks: Sequence[Ask]) -> Int32:
+    """int32 [N]: index of each attempt's draft; -1 for none."""
     parents = [ask.parent if ask.take is None else ask.take for ask in asks for _ in range(ask.count)]
-    return Solved(
-        slot, rollouts, tuple(drafts), np.array([-1 if parent is None else parent for parent in parents], np.int32)
-    )
-
-
-def _infra(drafts: Sequence[Draft]) -> bool:
-    return any(draft.verdict is not None and draft.verdict.status == "infra" for draft in drafts)
-
-
-async def _nothing() -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
-    return
-    yield
+    return np.array([-1 if parent is None else parent for parent in parents], np.int32)
 
 
 def _check_length(config: Config, problem: Problem, prompt: str, tokens: Int32) -> None:

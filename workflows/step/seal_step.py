@@ -13,23 +13,22 @@ import numpy as np
 
 from raypoly.algorithms.group_stage import GroupStage
 from raypoly.analysis.metrics.decoded_tokens import DecodedTokens
-from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
 from raypoly.analysis.metrics.pass_at_k import distinct
+from raypoly.analysis.metrics.problem_counts import GroupOutcomes
 from raypoly.analysis.metrics.program_style import program_style
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
 from raypoly.core.values import WITHOUT_TESTS, Group
-from raypoly.data.pass_rates import pass_count_row
+from raypoly.data.problem_order import pass_count_row
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.run.sinks import MEASURES
 from raypoly.run.store.rollout_columns import OWN_COLUMNS
 from raypoly.run.store.step_records import Applied
-from raypoly.strategies.judge.judge_usage import usage_to_json
 from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.code_extraction import find_code
 from workflows.step.learner_session import RANKS
 from workflows.step.run_durability import CURSOR, RunDurability
-from workflows.step.run_observers import JudgeNumbers, RunObservers
+from workflows.step.run_observers import RunObservers
 from workflows.step.services import Services
 from workflows.step.stages import StageRunner
 from workflows.step.stopwatch import Stopwatch, Waterfall
@@ -98,7 +97,7 @@ class StepSealer:
             await observers.judge_numbers(self._services.judge),
             self._stages.stages,
         )
-        row |= self._weights.difference.row()
+        row |= {name: _number(value) for name, value in self._weights.difference.items()}
         row["off_policy_groups"] = min(self._services.learner.off_policy(step), len(groups))
         if train.refill:
             row |= {"refilled": len(groups) - train.prompts_per_step, CURSOR: cursor}
@@ -129,10 +128,10 @@ def metrics_row(
     times: Waterfall,
     pauses: Sequence[Mapping[str, Any]],
     clip_share: float,
-    judge: JudgeNumbers,
+    judge: Mapping[str, Any],
     stages: Sequence[GroupStage] = (),
 ) -> dict[str, Any]:
-    """JSON values; null where nothing was measured."""
+    """JSON values; null where nothing was measured. `judge`: of `RunObservers.judge_numbers`."""
     sound = [trained for trained in groups if skip_reason(trained.group) is None]
     rollouts = [rollout for trained in groups for rollout in trained.group.rollouts]
     tokens = sum(len(rollout.tokens) for rollout in rollouts)
@@ -169,13 +168,7 @@ def metrics_row(
         "tail": _rounded(times.tail),
         "paused_seconds": sum(pause["seconds"] for pause in pauses),
         "pauses": list(pauses),
-        "judge": {
-            name: value if isinstance(value, int | float | None) else str(value) for name, value in judge.totals.items()
-        },
-        "judge_step": None if judge.use is None else usage_to_json(judge.use),
-        "judge_usd_a_step": judge.usd_a_step,
-        "judge_usd_to_end": judge.usd_to_end,
-        "judge_agreement": judge.agreement,
+        **judge,
         "labelled_by": dict(Counter(t.group.labels.judge for t in groups if t.group.labels is not None)),
         "weight_digest": stats.weight_digest,
         **_measures(groups),

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from raypoly.algorithms.losses import Loss
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.algorithms.objectives import Objective
-from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config
 from raypoly.core.errors import BrokenTests, IsolationMissing, RaypolyError, SandboxError, TooManySetAside
-from raypoly.core.values import Float64, Group, Problem, Rollout, Skipped, Verdict
+from raypoly.core.values import Draft, Float64, Group, Problem, Rollout, Skipped, Verdict
 from raypoly.learner.training_rows import TrainingRow, group_rows
 from raypoly.rollouts.scaffolds import Scaffold
-from raypoly.rollouts.scaffolds.planned_prompts import planned_rows
+from raypoly.rollouts.scaffolds.run_scaffolds import planned_rows
 
 TRIES = 3
 WAIT_SECONDS = 0.5
@@ -82,13 +82,13 @@ def infra_reason(verdicts: Sequence[Verdict] | None) -> str | None:
 def skip_reason(group: Group) -> str | None:
     """Why a group is left out of the update; None if it is not."""
     skipped = (part.reason for part in group.findings.values() if isinstance(part, Skipped))
-    reasons = (infra_reason(group.verdicts), draft_infra(group))
+    reasons = (infra_reason(group.verdicts), draft_infra(group.drafts))
     return next(skipped, next((reason for reason in reasons if reason is not None), None))
 
 
-def draft_infra(group: Group) -> str | None:
-    """Why the public tests of its drafts can't be run."""
-    verdicts = (draft.verdict for draft in group.drafts if draft.verdict is not None)
+def draft_infra(drafts: Sequence[Draft]) -> str | None:
+    """Why the public tests of a group's drafts can't be run."""
+    verdicts = (draft.verdict for draft in drafts if draft.verdict is not None)
     return next((verdict.detail for verdict in verdicts if verdict.status == "infra"), None)
 
 

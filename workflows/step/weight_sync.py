@@ -1,22 +1,37 @@
-"""Weight sync: the learner's new weights go to every engine, which proves them (`actors/weight_delivery.py`).
+"""Weight sync: the learner's new weights go to every engine, which proves that they arrived.
+
+They travel by a transport of `raypoly.rollouts.engines.transfer`, or as a Ray object.
+The proof is identity: the engine and the learner hash the weights that each has (`raypoly/learner/weight_hash.py`), and
+every name must be there with the same hash. A stale head, a half update or one wrong bit stops the run.
 
 Both then compute the log-probabilities of a fixed prompt, and of a response sampled after it. That covers what no hash
 sees, such as a stale prefix cache or other kernels. But rounding moves single tokens further than an update does, so
 the difference is measured, and never stops a run.
+
+The driver makes the calls of both sides, so it notices a lost side while the other one waits. A collective waits for
+its partner for ever: the side that is left is ended too, and both are replaced and get the current weights.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
+from ray.exceptions import ObjectLostError
 
+from actors.calls import LOST
+from actors.engine_actor import EngineClient, GeneratorActor
 from actors.learner import LearnerActor
 from raypoly.core.config import Config
+from raypoly.core.errors import TransferBroken, WeightsMismatch
 from raypoly.core.seeds import derive
 from raypoly.core.values import Float32, Int32, Problem
+from raypoly.rollouts.engines.transfer import COLLECTIVE
+from workflows.step.learner_session import LearnerSession
 from workflows.step.scaffold_rounds import encode_prompts
 from workflows.step.services import Services
 
@@ -25,19 +40,11 @@ from workflows.step.services import Services
 # where single tokens reach 0.52 (135M weights).
 _WORRYING = {"float32": 0.02, "bfloat16": 0.1}
 _PROBE_TOKENS = 120  # of the fixed prompt: almost four KV blocks of 32, so that a short response reaches the fifth
+_GRACE_SECONDS = 5.0  # for a side of a collective to notice by itself that the other one failed
+_NAMED = 3  # wrong weights that an error names
 
-
-@dataclass(frozen=True)
-class ProbeDifference:
-    """|engine - learner| of the probe's log-probabilities; the largest of the engines."""
-
-    mean: float
-    q99: float
-
-    def row(self) -> dict[str, float | None]:
-        """For the step's row; null for a number that is not finite."""
-        numbers = {"probe_mean": self.mean, "probe_q99": self.q99}
-        return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+Links = dict[str, tuple[int, int]]
+"""Starts of learner and engine when they were connected, by the engine's first name."""
 
 
 class WeightSync:
@@ -47,15 +54,19 @@ class WeightSync:
         self._config, self.services, self._problems, self._note = config, services, problems, note
         self._probe: Int32 | None = None
         self._worried = self._unproved = False
-        self.difference = ProbeDifference(math.nan, math.nan)
-        """After the last sync."""
+        self._links: Links = {}
+        self.difference = {"probe_mean": math.nan, "probe_q99": math.nan}
+        """|engine - learner| of the probe's log-probabilities after the last sync; the largest of the engines."""
 
     async def sync(self) -> None:
         """Return when every engine has the learner's weights. Raises `WeightsMismatch`."""
         generator, learner = self.services.generator, self.services.learner
         if not generator.samples:
             return
-        await generator.update_weights(learner, learner.version)
+        if generator.placement.sleeps:
+            await learner.ask("update", LearnerActor.release)
+        delivery = WeightDelivery(learner, learner.version, generator.placement.transport, self._links)
+        await generator.update_weights(delivery.to)
         if not generator.proved and not self._unproved:
             self._unproved = True
             self._note(
@@ -78,13 +89,14 @@ class WeightSync:
             name: _difference(sample.logprobs - want_sampled[sample.tokens.tobytes()], fixed - want_fixed)
             for name, (sample, fixed) in probed.items()
         }
-        self.difference = ProbeDifference(*np.max([(each.mean, each.q99) for each in found.values()], axis=0).tolist())
-        worried = not self.difference.mean <= _WORRYING[config.model.dtype]
+        mean, q99 = np.max([*found.values()], axis=0).tolist()
+        self.difference = {"probe_mean": mean, "probe_q99": q99}
+        worried = not mean <= _WORRYING[config.model.dtype]
         if worried and not self._worried:
-            name = max(found, key=lambda name: found[name].mean)
+            name = max(found, key=lambda name: found[name])
             self._note(
                 f"After the update to version {learner.version} the engine {self._engine} ({name}) and the learner "
-                f"differ by {self.difference.mean:.3g} in the mean log-probability of a token, far more than rounding "
+                f"differ by {mean:.3g} in the mean log-probability of a token, far more than rounding "
                 "does: compare with generator.engine=transformers."
             )
         self._worried = worried
@@ -102,6 +114,127 @@ class WeightSync:
         return self._probe
 
 
-def _difference(sampled: Float32, fixed: Float32) -> ProbeDifference:
+def _difference(sampled: Float32, fixed: Float32) -> tuple[float, float]:
+    """The mean, and the 99th percentile."""
     apart = np.abs(np.concatenate([sampled, fixed]))
-    return ProbeDifference(float(apart.mean()), float(np.quantile(apart, 0.99)))
+    return float(apart.mean()), float(np.quantile(apart, 0.99))
+
+
+class WeightDelivery:
+    """One version of the weights, for any number of engines and their replacements."""
+
+    def __init__(self, source: LearnerSession, version: int, transport: str, links: Links) -> None:
+        self._source, self._version, self._transport, self._links = source, version, transport, links
+        self._object: tuple[Any, int] | None = None  # the parcel, and `started` of its learner
+        self._hashes: tuple[asyncio.Future[dict[str, str]], int] | None = None
+        self._turn = asyncio.Lock()
+
+    async def to(self, engine: EngineClient) -> None:
+        """Return when the engine has the weights and has proved it, if it can. Raises `WeightsMismatch`, and what
+        `EngineClient.retry` handles."""
+        send = self._as_object if self._transport == "objects" else self._by_transport
+        with self._source.lent():
+            while not await self._proved(engine, await send(engine)):
+                self._object = self._hashes = None
+
+    async def _proved(self, engine: EngineClient, started: int) -> bool:
+        """Compare hashes by name. `started`: of the learner that sent the weights. False where another one may have
+        answered: on a GPU its replay may have given other weights."""
+        hashes = self._source_hashes(started)
+        got = await engine.ask_once("update", GeneratorActor.weight_hashes)
+        wrong = [] if got is None else differing_weights(await hashes, got)
+        engine.proved = got is not None and not wrong
+        if wrong and self._source.started != started:
+            return False
+        if wrong:
+            more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+            raise WeightsMismatch(
+                f"After the update to version {self._version} the engine {engine.kind} ({engine.name}) has other "
+                f"weights than the learner: {', '.join(wrong[:_NAMED])}{more}. Try generator.engine=transformers and "
+                "report this."
+            )
+        return True
+
+    def _source_hashes(self, started: int) -> asyncio.Future[dict[str, str]]:
+        """Hashes of that learner, asked for once."""
+        if self._hashes is None or self._hashes[1] != started:
+            asked = self._source.ask("update", LearnerActor.weight_hashes)
+            self._hashes = asyncio.ensure_future(asked), started
+        return self._hashes[0]
+
+    async def _by_transport(self, engine: EngineClient) -> int:
+        """Returns `started` of the sender, as `_as_object`."""
+        async with self._turn:  # the learner serves one engine at a time
+            peer, (parcel, started) = engine.who, await self._connected(engine)
+            receive = engine.ask_once("update", GeneratorActor.receive, parcel, self._version)
+            try:
+                if self._transport in COLLECTIVE:
+                    send = self._source.ask_once("update", LearnerActor.send, peer)
+                    await both(send, self._source.stop, receive, engine.stop)
+                else:
+                    await receive
+            finally:
+                with suppress(*LOST):  # the end of a lost learner has withdrawn all
+                    await self._source.ask_once("update", LearnerActor.withdraw, peer)
+        return started
+
+    async def _as_object(self, engine: EngineClient) -> int:
+        async with self._turn:
+            if self._object is None:
+                offered = await self._source.offer(self._transport, engine.who)
+                self._object = offered, self._source.started
+            parcel, started = self._object
+            self._source_hashes(started)  # the learner hashes while the engine loads
+        try:
+            await engine.ask_once("update", GeneratorActor.receive, parcel, self._version)
+        except ObjectLostError:
+            self._object = None
+            raise
+        return started
+
+    async def _connected(self, engine: EngineClient) -> tuple[Any, int]:
+        """The parcel, once both sides' current actors are connected, and `started` of its learner."""
+        peer = engine.who
+        while True:  # either side may be replaced while the other one is asked
+            if self._links.get(peer) != (self._source.started, engine.started):
+                info = await self._source.ask("update", LearnerActor.listen, self._transport, peer)
+                started = self._source.started
+                send = self._source.ask_once("update", LearnerActor.connect, peer)
+                connect = engine.ask_once("update", GeneratorActor.connect, info)
+                await both(send, self._source.stop, connect, engine.stop)
+                self._links[peer] = (started, engine.started)
+            parcel = await self._source.offer(self._transport, peer)
+            if self._links[peer][0] == self._source.started:
+                return parcel, self._source.started
+
+
+def differing_weights(want: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
+    wrong = {name: name for name in want.keys() & got.keys() if want[name] != got[name]}
+    wrong |= {name: f"{name} (missing)" for name in want.keys() - got.keys()}
+    wrong |= {name: f"{name} (unknown to the learner)" for name in got.keys() - want.keys()}
+    return [wrong[name] for name in sorted(wrong)]
+
+
+async def both(
+    one: Coroutine[Any, Any, None],
+    end_one: Callable[[], None],
+    other: Coroutine[Any, Any, None],
+    end_other: Callable[[], None],
+    grace: float = _GRACE_SECONDS,
+) -> None:
+    """Run both sides of a collective. If one fails, end the other after `grace` seconds and raise the error."""
+    sides = {asyncio.ensure_future(one): end_one, asyncio.ensure_future(other): end_other}
+    try:
+        _, waiting = await asyncio.wait(sides, return_when=asyncio.FIRST_EXCEPTION)
+        if waiting:
+            _, waiting = await asyncio.wait(waiting, timeout=grace)
+        for side in waiting:
+            sides[side]()
+        await asyncio.wait(sides)
+    finally:
+        for side in sides:
+            side.cancel()
+    errors = [error for side in sides if (error := side.exception()) is not None]
+    # a side's own error tells more than the other side's loss of its partner
+    for error in sorted(errors, key=lambda error: isinstance(error, (*LOST, TransferBroken))):
+        raise error

@@ -12,8 +12,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from raypoly.algorithms.losses.loss_config import LossConfig
-from raypoly.algorithms.losses.loss_tokens import Tokens, ratio_of
+from raypoly.algorithms.losses.loss_config import Estimator, LossConfig
+from raypoly.algorithms.losses.loss_tokens import MAX_LOG_RATIO, Tokens, ratio_of
 
 if TYPE_CHECKING:  # the driver only reads its loss's attributes
     import torch
@@ -100,7 +100,6 @@ class Loss(ABC):
     def total(self, tokens: Tokens) -> torch.Tensor:
         """The final losses, [T]: `token_losses` with the config's terms and weights."""
         from raypoly.algorithms.losses.importance_correction import correction
-        from raypoly.algorithms.losses.kl import kl_terms
 
         config = self.config
         losses_T = self.token_losses(tokens)
@@ -114,3 +113,25 @@ class Loss(ABC):
             losses_T = losses_T - config.entropy_coefficient * tokens.entropy_T
         weight_T = correction(tokens, config).weight_T
         return losses_T if weight_T is None else losses_T * weight_T
+
+
+def kl_terms(logp_T: torch.Tensor, reference_logp_T: torch.Tensor, estimator: Estimator) -> torch.Tensor:
+    """Estimates of KL(pi || ref) at each token, [T], with gradient (J. Schulman, "Approximating KL Divergence", 2020).
+
+    With d = log pi - log ref of a token that was drawn from pi, clamped to +-20:
+
+        k1   d                     unbiased, may be negative
+        k2   d^2 / 2               biased; its gradient d * grad log pi is, in expectation, the KL's
+        k3   exp(-d) - 1 + d       unbiased, never negative; its gradient is, in expectation, that of KL(ref || pi)
+
+    The gradient of k1 itself is grad log pi, which is zero in expectation and so only noise. Here k1 has its value and
+    the gradient of k2. All are of a token given those before it, and ignore its effect on later tokens, as every
+    per-token KL term does.
+    """
+    d_T = (logp_T - reference_logp_T).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    if estimator == "k3":
+        return (-d_T).expm1() + d_T
+    half_square_T = d_T.square() / 2
+    if estimator == "k2":
+        return half_square_T
+    return d_T.detach() + half_square_T - half_square_T.detach()

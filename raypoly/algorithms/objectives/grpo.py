@@ -5,6 +5,8 @@ Dr.GRPO (arXiv 2503.20783), the baseline of the Poly-EPO study. Needs only rewar
 Known to go wrong: with few working strategies it collapses onto one; a group of equal rewards has no gradient.
 """
 
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -39,4 +41,23 @@ def relative(rewards: Float64, std: Deviation) -> Float64:
     if std == "none" or len(rewards) == 1:
         return centred
     out: Float64 = centred / (np.std(rewards, ddof=1 if std == "sample" else 0) + EPS)
+    return out
+
+
+def compare_with_peers(values: Sequence[float] | Float64, peers: Sequence[Hashable], std: Deviation) -> Float64:
+    """Each value less the mean of its peers, divided by their deviation as `relative` does; float64 [N], in the order
+    of the values.
+
+    `peers`: who is compared with whom, [N]; equal entries are peers, as two ("solve", 0) are. One that is alone gets 0.
+    Raises `ValueError` where there are not as many as values.
+    """
+    given = np.asarray(values, dtype=np.float64)
+    if given.shape != (len(peers),):
+        raise ValueError(f"each of {len(peers)} rollouts needs one value, got an array of shape {given.shape}")
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for place, peer in enumerate(peers):
+        places[peer].append(place)
+    out = np.zeros(len(peers))
+    for members in places.values():
+        out[members] = relative(given[members], std)
     return out

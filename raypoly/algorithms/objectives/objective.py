@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field
 
+from raypoly.core.errors import UsageError
 from raypoly.core.values import Bool, Draft, Float64, Int32
 
 STAGE_OF = {"labels": "judge", "outcomes": "score", "statements": "score", "cross_logprobs": "prompt_logprobs"}
 """The stage that each of these fields of `ScoredGroup` comes from."""
 
+_MEASURE_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _ROUNDING = 1e-9
 """Advantages below this share of an objective's `scale` are rounding errors and count as zero."""
 
@@ -281,3 +286,33 @@ def crossing(logprobs: Sequence[ArrayLike], own_prompt: ArrayLike | None) -> tup
     if np.any((own < 0) | (own >= max(prompts, default=0))):
         raise ValueError(f"own_prompt must be from 0 to P - 1, got {own.tolist()} with P = {max(prompts, default=0)}")
     return found, own
+
+
+def needed_stages(objective: Objective) -> frozenset[str]:
+    """The stages of a group whose findings the objective needs: where one is unknown, the group has no gradient."""
+    fields = {spec.name for spec in fields_of(ScoredGroup)}
+    return frozenset(STAGE_OF.get(need, need) for need in objective.needs if need in STAGE_OF or need not in fields)
+
+
+def measures_of(objective: Objective) -> Mapping[str, float]:
+    """Its numbers of the group that it valued last. Raises `UsageError` for a bad name, or what is no finite number."""
+    found = dict(objective.measures())
+    for name, value in found.items():
+        if not isinstance(name, str) or not _MEASURE_NAME.fullmatch(name):
+            raise UsageError(
+                f"The objective {type(objective).__name__} measures {name!r}: a name is a letter and then letters, "
+                "digits or _, all lower case, at most 60."
+            )
+        if isinstance(value, bool) or not _is_finite(value):
+            raise UsageError(
+                f"The objective {type(objective).__name__} measures {name}={value!r}: give a finite number, and leave "
+                "out what is not known."
+            )
+    return {name: float(value) for name, value in found.items()}
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return math.isfinite(value)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        return False

@@ -13,24 +13,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig
-from raypoly.core.config_keys import dotted_values, flatten_keys
-from raypoly.core.errors import CorruptData, UsageError
+from raypoly.core.config_keys import flatten_keys
+from raypoly.core.errors import UsageError
 from raypoly.data.preparing.candidates import Candidate, contents_hash
+from raypoly.data.preparing.preparation_folder import read_first_values
 from raypoly.run.run_folder import explain_unusable, open_leased, run_location
-from raypoly.run.run_identity import (
-    Change,
-    find_foreign_entry,
-    keys_without_effect,
-    storage_options,
-)
+from raypoly.run.run_identity import Change, keys_without_effect, storage_options
 from raypoly.run.store import Lease, Store, open_store
 from raypoly.run.store.location import Location, StorageOptions
-from raypoly.run.store.sealed_files import seal, unseal
+from raypoly.run.store.sealed_files import seal
 
 ROUND = 16
 """Samples of a problem that are submitted together."""
@@ -52,16 +48,12 @@ class EvaluationFolder:
     @classmethod
     def of(cls, config: ModelEvaluationConfig, weights: str | None, problems: Sequence[Candidate]) -> EvaluationFolder:
         """`weights`: digest, None for an endpoint. Raises `UsageError` if the place can't be used."""
-        values = config.model_dump(mode="json", exclude_defaults=True)  # a later version's new key changes no name
-        identity = _influential(config, flatten_keys(values))
+        given = config.model_dump(mode="json", exclude_defaults=True)  # a later version's new key changes no name
+        identity = influential(config, dict(flatten_keys(given)))
         identity |= {"weights": weights, "problem_set": contents_hash(problems)}
         name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
         options = storage_options(config.of_a_run())
         return cls(run_location(config.run, f"evaluate-{config.run.name}-{name}", options), identity, options)
-
-    @property
-    def name(self) -> str:
-        return self.location.name
 
     @property
     def is_begun(self) -> bool:
@@ -79,14 +71,9 @@ class EvaluationFolder:
             store.commit(_IDENTITY_KEY, seal(self.identity))
 
     def _check(self, store: Store) -> None:
-        if not store.exists(_IDENTITY_KEY):
-            if (strange := find_foreign_entry(store)) is not None:
-                raise UsageError(f"run.dir={store.uri} holds {strange} and no evaluation: give a new or empty folder.")
+        first = read_first_values(store, _IDENTITY_KEY, "evaluation")
+        if first is None:
             return
-        try:
-            first = unseal(store.read(_IDENTITY_KEY), store.place(_IDENTITY_KEY))
-        except CorruptData as error:
-            raise UsageError(f"{error} Restore it, or add run.fresh=true for a new evaluation.") from error
         keys = sorted(first.keys() | self.identity.keys())
         changes = [Change(key, first.get(key), self.identity.get(key)) for key in keys]
         if different := [str(change) for change in changes if change.old != change.new]:
@@ -96,9 +83,17 @@ class EvaluationFolder:
             )
 
 
-def influential(config: ModelEvaluationConfig) -> dict[str, Any]:
-    """Dotted keys that affect results, with their values."""
-    return _influential(config, dotted_values(config).items())
+def influential(config: ModelEvaluationConfig, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the config's `values` by dotted keys, those that affect results."""
+
+    def counts(key: str) -> bool:
+        if key in _FREE or key.startswith(_CONTENT):
+            return False
+        if config.endpoint.url is None:
+            return not key.startswith("endpoint.")
+        return not key.startswith(("model.", "generator.")) or key in _OF_AN_ENDPOINT
+
+    return {key: value for key, value in values.items() if counts(key)}
 
 
 def plan_rounds(store: Store, lease: Lease, samples: int) -> list[range]:
@@ -111,14 +106,3 @@ def plan_rounds(store: Store, lease: Lease, samples: int) -> list[range]:
         lease.check()
         store.commit(f"rounds/{rounds[-1].start:06d}-{done:06d}.json", seal({}))
     return [each for each in rounds if each.start < samples]
-
-
-def _influential(config: ModelEvaluationConfig, values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    def counts(key: str) -> bool:
-        if key in _FREE or key.startswith(_CONTENT):
-            return False
-        if config.endpoint.url is None:
-            return not key.startswith("endpoint.")
-        return not key.startswith(("model.", "generator.")) or key in _OF_AN_ENDPOINT
-
-    return {key: value for key, value in values if counts(key)}

@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from raypoly.algorithms.objectives.behaviour import behaviour_of
 from raypoly.analysis.metrics.decoded_tokens import DecodedTokens, mean_by_role, pass_per_10k
-from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
 from raypoly.analysis.metrics.pass_at_k import (
     STRATEGY_DRAWS,
     ProblemOutcome,
@@ -33,7 +32,7 @@ from raypoly.analysis.metrics.pass_at_k import (
     summarise,
 )
 from raypoly.analysis.metrics.plan_diversity import has_duplicate, semantic_diversity, surface_diversity
-from raypoly.analysis.metrics.problem_counts import stratum_of
+from raypoly.analysis.metrics.problem_counts import GroupOutcomes, stratum_of
 from raypoly.core.config import Config
 from raypoly.core.values import Float64, Group, Labels
 from raypoly.rollouts.scaffolds import Scaffold

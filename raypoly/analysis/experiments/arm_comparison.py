@@ -1,10 +1,12 @@
-"""Means and ranges of arms over seeds, and differences between runs of the same seed.
+"""Arms over seeds: means and ranges, and tested differences from the first arm and from where each run began.
 
     for comparison in compare_arms(results):
         comparison.arms[0].after("8").mean
-        comparison.difference(comparison.arms[1], "8")
+        for each in measure_differences(comparison):
+            each.tested.interval, each.tested.p_value, each.holm
 
-`raypoly.analysis.experiments.measured_differences` adds intervals and tests, where numbers by problem are known.
+A tested difference needs numbers by problem on both sides, of the same problems. Problems whose tests could not be run
+on one side are left out, and where all seeds have the same problems, out of every seed.
 """
 
 from __future__ import annotations
@@ -12,11 +14,29 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from raypoly.analysis.experiments.experiment_config import TRAINING
-from raypoly.analysis.experiments.run_result import RunResult, measured
+from raypoly.analysis.experiments.run_result import (
+    STRATEGIES,
+    EvaluationNumbers,
+    Measures,
+    RunResult,
+    measure_name,
+    measured,
+    problem_values,
+    sampling_variance,
+    strata_of,
+)
+from raypoly.analysis.statistics.intervals import ConfidenceInterval, mean_interval, share_interval
+from raypoly.analysis.statistics.paired_differences import PairedDifferences, TestedDifference, holm
+
+BEFORE = None
+"""As a reference: where each run began. No name, so that an arm may have any."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +54,8 @@ class SeedSpread:
         known = [value for value in values if value is not None]
         if not known:
             return None
-        return cls(math.fsum(known) / len(known), min(known), max(known), len(known), _deviation(known))
+        deviation = statistics.stdev(known) if len(known) > 1 else 0.0
+        return cls(math.fsum(known) / len(known), min(known), max(known), len(known), deviation)
 
 
 @dataclass(frozen=True)
@@ -98,7 +119,7 @@ class ArmComparison:
 
     def pairs(self, arm: Arm) -> Sequence[tuple[RunResult, RunResult]]:
         """(The arm's run, the first arm's run) of each seed that both began alike with."""
-        return [(mine, theirs) for mine, theirs in self._same_seed(arm) if began_alike(mine, theirs)]
+        return [(mine, theirs) for mine, theirs in self._same_seed(arm) if why_unlike(mine, theirs) is None]
 
     @property
     def unlike(self) -> Mapping[str, Sequence[tuple[RunResult, RunResult]]]:
@@ -113,11 +134,6 @@ class ArmComparison:
     def _same_seed(self, arm: Arm) -> Iterator[tuple[RunResult, RunResult]]:
         first = {run.seed: run for run in self.arms[0].runs}
         return ((run, first[run.seed]) for run in arm.runs if run.seed in first)
-
-
-def began_alike(one: RunResult, other: RunResult) -> bool:
-    """Whether two runs of a seed, or their chains, began with the same policy, measured in the same way."""
-    return why_unlike(one, other) is None
 
 
 def why_unlike(one: RunResult, other: RunResult) -> str | None:
@@ -151,12 +167,8 @@ def _different_keys(start: str, other: str) -> list[str]:
 def _may_join(run: RunResult, others: Mapping[int, RunResult]) -> bool:
     # Whether the run began as that of its own seed among `others`, or else with their keys.
     if run.seed in others:
-        return began_alike(run, others[run.seed])
+        return why_unlike(run, others[run.seed]) is None
     return all(run.start == other.start for other in others.values())
-
-
-def _deviation(values: Sequence[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def compare_arms(results: Sequence[RunResult]) -> list[ArmComparison]:
@@ -176,3 +188,164 @@ def _arms(results: Sequence[RunResult]) -> Sequence[Arm]:
         Arm(name, len(runs), sorted((run for run in runs if run.finished), key=lambda run: run.seed))
         for name, runs in by_name.items()
     ]
+
+
+@dataclass(frozen=True)
+class MeasuredDifference:
+    arm: str
+    reference: str | None
+    """The first arm's name, or `BEFORE`."""
+    measure: str
+    paired: PairedDifferences
+    these_seeds: TestedDifference
+    """Over problems."""
+    all_seeds: TestedDifference | None
+    """Over seeds and problems; None for one seed."""
+    evaluations: Sequence[tuple[EvaluationNumbers | None, ...]] = ()
+    """Of each pair."""
+    shared: float = 0.0
+    """Share of problems that several seeds have, where not all seeds have the same."""
+    left_out: frozenset[str] = frozenset()
+    """Problems whose tests could not be run in one of the runs."""
+    holm: float = 1.0
+    """p of `tested`, adjusted for all differences of the table."""
+
+    @property
+    def samples(self) -> int:
+        """Of each problem; the fewest of any."""
+        sides = [each for pair in self.evaluations for each in pair]
+        return min(count for each in sides if each and each.problems for count in each.problems.samples)
+
+    @property
+    def sampling(self) -> float | None:
+        """Variance of one seed's difference at a problem from drawing few samples; None: unknown."""
+        moved = [sampling_variance(each, self.measure) for pair in self.evaluations for each in pair]
+        known = [each for each in moved if each is not None]
+        return 2 * float(np.mean(known)) if known and len(known) == len(moved) else None
+
+    @property
+    def tested(self) -> TestedDifference:
+        """What may be claimed: over seeds and problems; of one seed, over problems."""
+        return self.all_seeds or self.these_seeds
+
+
+def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
+    """All that can be measured, Holm's p among them."""
+    found = [
+        each
+        for arm, reference, pairs in _paired_sides(comparison)
+        for measure in comparison.measures
+        for each in _measured(arm, reference, measure, [(mine.numbers, theirs.numbers) for mine, theirs in pairs])
+    ]
+    adjusted = holm({place: each.tested.family_p_value for place, each in enumerate(found)})
+    return [replace(each, holm=adjusted[place]) for place, each in enumerate(found)]
+
+
+def without_difference(comparison: ArmComparison, measured: Sequence[MeasuredDifference]) -> list[str]:
+    """Sentences on arms with pairs that have no measured difference."""
+    known = {(each.arm, each.reference, each.measure) for each in measured}
+    said = []
+    for arm, reference, pairs in _paired_sides(comparison):
+        names = [
+            measure_name(measure)
+            for measure in comparison.measures
+            if (arm, reference, measure) not in known
+            and any(None not in (mine.measures.get(measure), theirs.measures.get(measure)) for mine, theirs in pairs)
+        ]
+        if names:
+            said.append(
+                f"No difference of {arm} from {reference_words(reference)} in {', '.join(names)}: numbers by problem, "
+                "of the same problems, are not known for all pairs."
+            )
+    return said
+
+
+def reference_words(reference: str | None) -> str:
+    return "where each run began" if reference is BEFORE else reference
+
+
+@dataclass(frozen=True)
+class _Side:
+    measures: Measures
+    numbers: EvaluationNumbers | None
+
+
+def _paired_sides(comparison: ArmComparison) -> Iterator[tuple[str, str | None, list[tuple[_Side, _Side]]]]:
+    """(arm, reference, a pair for each seed): of every arm from the first, and of those with steps from their start."""
+
+    def after(run: RunResult) -> _Side:
+        return _Side(run.after, run.problems_after)
+
+    for arm in comparison.arms[1:]:
+        pairs = [(after(mine), after(theirs)) for mine, theirs in comparison.pairs(arm)]
+        yield arm.name, comparison.arms[0].name, pairs
+    for arm in comparison.arms:
+        if any(run.steps for run in arm.runs):
+            yield arm.name, BEFORE, [(after(run), _Side(run.before, run.problems_before)) for run in arm.runs]
+
+
+def _measured(
+    arm: str, reference: str | None, measure: str, evaluations: Sequence[tuple[EvaluationNumbers | None, ...]]
+) -> Iterator[MeasuredDifference]:
+    asked = [[set(each.problems.id) if each and each.problems else set() for each in pair] for pair in evaluations]
+    values = [[problem_values(each, measure) for each in pair] for pair in evaluations]
+    alike = [(mine, theirs) for mine, theirs in values if mine is not None and theirs is not None]
+    if not alike or len(alike) < len(values) or any(mine != theirs for mine, theirs in asked):
+        return
+    crossed = all(ids == asked[0] for ids in asked)
+    known = [mine.keys() & theirs.keys() for mine, theirs in alike]
+    known = [set.intersection(*known)] * len(known) if crossed else known
+    if not all(known):
+        return
+    names = [sorted(each) for each in known]
+    counts = Counter(name for order in names for name in order)
+    shared = 0.0 if crossed else sum(count for count in counts.values() if count > 1) / counts.total()
+    paired = PairedDifferences.of(
+        [[mine[name] for name in order] for (mine, _), order in zip(alike, names, strict=True)],
+        [[theirs[name] for name in order] for (_, theirs), order in zip(alike, names, strict=True)],
+        crossed=crossed,
+        strata=_strata([mine for mine, _ in evaluations], names),
+    )
+    yield MeasuredDifference(
+        arm,
+        reference,
+        measure,
+        paired,
+        paired.over_problems(),
+        paired.over_both(),
+        evaluations=evaluations,
+        shared=shared,
+        left_out=frozenset(name for (ids, _), kept in zip(asked, known, strict=True) for name in ids - kept),
+    )
+
+
+def _strata(evaluations: Sequence[EvaluationNumbers | None], names: Sequence[Sequence[str]]) -> list[list[str]] | None:
+    """[seeds][problems] in the order of `names`; None where one is not known."""
+    found = [strata_of(each) for each in evaluations]
+    if not all(found):
+        return None
+    return [[part[name] for name in order] for part, order in zip(found, names, strict=True) if part]
+
+
+def interval_after(runs: Sequence[RunResult], measure: str) -> ConfidenceInterval | None:
+    """Of the mean over runs, over problems; None where a run's values are unknown."""
+    return _interval([run.problems_after for run in runs], measure)
+
+
+def interval_before(runs: Sequence[RunResult], measure: str) -> ConfidenceInterval | None:
+    """As `interval_after`, where the runs began."""
+    return _interval([run.problems_before for run in runs], measure)
+
+
+def _interval(numbers: Sequence[EvaluationNumbers | None], measure: str) -> ConfidenceInterval | None:
+    rows = [problem_values(each, measure) for each in numbers]
+    known = [row for row in rows if row is not None]
+    if not known or len(known) < len(rows):
+        return None
+    values = np.array([value for row in known for value in row.values()])
+    names = [name for row in known for name in row]
+    found = [strata_of(each) for each in numbers]
+    strata = [part[name] for part, row in zip(found, known, strict=True) if part for name in row]
+    kept = strata if len(strata) == len(names) else None
+    interval = mean_interval if measure == STRATEGIES else share_interval
+    return interval(values, clusters=names, strata=kept)

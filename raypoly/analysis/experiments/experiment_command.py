@@ -1,14 +1,13 @@
-"""`raypoly experiment`: check, make the warm starts, run what is not finished, report."""
+"""`raypoly experiment`: check, run what is not finished, report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from raypoly.analysis.experiments.experiment_config import ExperimentConfig, load_experiment
+from raypoly.analysis.experiments.experiment_config import load_experiment
 from raypoly.analysis.experiments.experiment_forecast import forecast_lines, planned_power, power_lines
-from raypoly.analysis.experiments.other_results import take_results
-from raypoly.analysis.experiments.planned_runs import PlannedRun, check_runs, plan_runs, warm_starts
+from raypoly.analysis.experiments.planned_runs import PlannedRun, check_runs, plan_runs, take_results
 from raypoly.analysis.experiments.run_queue import RunQueue, TrainingExit, at_work, folder_of
 from raypoly.analysis.reports.experiment_report import (
     FIGURE,
@@ -47,10 +46,24 @@ def run_experiment(
     if page is not None:
         page_with_place(experiment, page)
     runs, beside = take_results(plan_runs(experiment, folder, given), also, say)
+
+    def report() -> None:
+        results = write_experiment_report(experiment, folder, runs, beside)
+        for result in results:
+            if result.trouble:
+                say(f"Note: {result.arm}-s{result.seed} is left out: {result.trouble}")
+        say("\n" + (folder / TABLE).read_text())
+        say(f"table: {folder / TABLE}\nfigure: {folder / FIGURE}\nresults: {folder / RESULTS}")
+        if page is not None:
+            write_into_page(experiment, page, folder)
+            say(f"written into {page}")
+        if figures is not None:
+            say(f"{len(write_experiment_figures(results, figures))} files of figures and tables: {figures}")
+
     if report_only:
         if not folder.is_dir():
             raise UsageError(f"{folder} does not exist: there is nothing to report on.")
-        _report(experiment, folder, runs, beside, page, figures, say)
+        report()
         return
     remarks = check_runs(runs, at_once)
     say(str(folder))
@@ -59,8 +72,11 @@ def run_experiment(
     if len(experiment.arms) > 1:
         say(planned_power(runs))
     with at_work(folder, at_once), interruptible("Interrupted. The same command goes on from here."):
-        ended = _run(runs, at_once, say)
-        _report(experiment, folder, runs, beside, page, figures, say)
+        left = sum(not run.finished for run in runs)
+        done = f", {len(runs) - left} of them finished already" if left < len(runs) else ""
+        say(f"{len(runs)} run{'s' * (len(runs) > 1)}{done}; what each says is in {folder}/ARM-sSEED.log")
+        ended = RunQueue(runs, at_once, say).to_the_end()
+        report()
     raise_outcome(ended, refusals(runs))
 
 
@@ -89,40 +105,6 @@ def show_forecast(
     experiment = load_experiment(config)
     for line in forecast_lines(plan_runs(experiment, folder_of(out, experiment.name), given), gpu, pilot):
         say(line)
-
-
-def _run(runs: Sequence[PlannedRun], at_once: int, say: Say) -> Sequence[TrainingExit]:
-    left = [run for run in runs if not run.finished]
-    done = f", {len(runs) - len(left)} of them finished already" if len(left) < len(runs) else ""
-    say(f"{len(runs)} run{'s' * (len(runs) > 1)}{done}; what each says is in {runs[0].place.parent}/ARM-sSEED.log")
-    if not left:
-        return []
-    made = RunQueue(warm_starts(left), 1, say).to_the_end()
-    if any(each.outcome != "finished" for each in made):
-        raise RaypolyError("Without its warm start no run can begin. The same command tries again.")
-    return RunQueue(runs, at_once, say).to_the_end()
-
-
-def _report(
-    experiment: ExperimentConfig,
-    folder: Path,
-    runs: Sequence[PlannedRun],
-    at_once: int,
-    page: Path | None,
-    figures: Path | None,
-    say: Say,
-) -> None:
-    results = write_experiment_report(experiment, folder, runs, at_once)
-    for result in results:
-        if result.trouble:
-            say(f"Note: {result.arm}-s{result.seed} is left out: {result.trouble}")
-    say("\n" + (folder / TABLE).read_text())
-    say(f"table: {folder / TABLE}\nfigure: {folder / FIGURE}\nresults: {folder / RESULTS}")
-    if page is not None:
-        write_into_page(experiment, page, folder)
-        say(f"written into {page}")
-    if figures is not None:
-        say(f"{len(write_experiment_figures(results, figures))} files of figures and tables: {figures}")
 
 
 def refusals(runs: Iterable[PlannedRun]) -> list[str]:

@@ -68,13 +68,6 @@ class ArmConfig(Section):
     steps: StrictInt | None = Field(None, ge=0, description="Short for train.steps.")
     seeds: Seeds | None = Field(None, description="This arm's own seeds. Default: the experiment's.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _kind_is_command(cls, values: Any) -> Any:
-        if isinstance(values, Mapping) and "kind" in values:
-            raise ValueError("an arm names its command, not a kind: write command: evaluate, or another command")
-        return values
-
     @model_validator(mode="after")
     def _has_keys_of_the_config(self) -> ArmConfig:
         for key, value in self.sets.items():
@@ -187,8 +180,6 @@ def load_experiment(path: str | Path) -> ExperimentConfig:
     values = settings.read_yaml(file)
     if not isinstance(values, dict):
         raise UsageError(f"The experiment {file} must hold keys such as `arms:` and `seeds:`.")
-    if "stages" in values:
-        raise UsageError(f"The experiment {file} has stages: write them as arms, each with after: the arms before it.")
     if not values.get("arms"):
         raise UsageError(
             f"The experiment {file} has no arms: write arms, such as `arms: {{grpo: {{objective.name: grpo}}}}`."

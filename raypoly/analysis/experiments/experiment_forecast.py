@@ -7,17 +7,15 @@ for line in power_lines(runs, pilot): print(line)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import get_args
 
 from raypoly import data as problems
-from raypoly.analysis.experiments.arm_comparison import compare_arms
-from raypoly.analysis.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
-from raypoly.analysis.experiments.other_results import read_results
+from raypoly.analysis.experiments.arm_comparison import BEFORE, MeasuredDifference, compare_arms, measure_differences
 from raypoly.analysis.experiments.planned_runs import PlannedRun
-from raypoly.analysis.experiments.run_result import STRATEGIES, RunResult
+from raypoly.analysis.experiments.run_result import STRATEGIES, ResultsFile, RunResult
 from raypoly.analysis.statistics.power import (
     TYPICAL,
     DifferenceSpread,
@@ -32,25 +30,30 @@ from raypoly.core.errors import UsageError
 from raypoly.core.tables import DASH, ReportTable
 from raypoly.data.problem_set import count_with_tests
 from raypoly.planning.cost import forecast_judge
-from raypoly.planning.free_resources import this_machine
-from raypoly.planning.gpus import Device, choose_device, gpu_to_plan, layout_of
+from raypoly.planning.devices import Device, choose_device, gpu_to_plan, layout_of, this_machine
 from raypoly.strategies.judge.judge_usage import dollars
 
 
 def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None, pilot: Path | None = None) -> Iterator[str]:
-    """A row for each arm, the sum, and the power, on the GPU of that name (default: `gpu_to_plan`). Raises `UsageError`
-    where the GPU is unknown, or the results.json `pilot` can't be used."""
+    """A row for each arm that is trained or measured, the sum, and the power, on the GPU of that name (default:
+    `gpu_to_plan`). Raises `UsageError` where the GPU is unknown, or the results.json `pilot` can't be used."""
     said: list[str] = []
     gpu = gpu_to_plan(gpu, [run.checked_config for run in runs], said.append)
-    yield from said
     device = choose_device(gpu, this_machine(runs[0].place).memory)
-    arms = {run.arm: [other for other in runs if other.arm == run.arm] for run in runs}
-    measured = [] if pilot is None else read_results(pilot, "--pilot")
-    costs = {arm: _ArmCost(of_arm, device, measured) for arm, of_arm in arms.items()}
-    yield from dict.fromkeys(note for cost in costs.values() for note in cost.notes)
-    yield from dict.fromkeys(cost.size for cost in costs.values())
-    rows = [*(cost.row(arm) for arm, cost in costs.items()), _total(costs)]
-    yield "\n".join(ReportTable(("arm", "runs", "hours a run", "judge, a run"), rows).columns(23, 19))
+    measured = [] if pilot is None else ResultsFile.read(pilot, "--pilot").runs
+    arms: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        if run.arm_config.is_training:
+            arms.setdefault(run.arm, []).append(run)
+    costs = {arm: _run_costs(of_arm[0], device, measured) for arm, of_arm in arms.items()}
+    said += [note for of_arm in arms.values() for note in planned_problems(of_arm[0].checked_config)[1]]
+    yield from dict.fromkeys(said)
+    rows = [(arm, str(len(arms[arm])), f"{arms[arm][0].steps:,}", *_cells(cost)) for arm, cost in costs.items()]
+    every = [cost for arm, cost in costs.items() for _ in arms[arm]]
+    rows.append(("in all", str(len(every)), "", *_cells([_sum(each) for each in zip(*every, strict=True)])))
+    yield "\n".join(ReportTable(("arm", "runs", "steps", "hours a run", "judge, a run"), rows).columns(23, 14))
+    if len(every) < len(runs):
+        yield "Runs of other commands are not counted."
     if pilot is None:
         yield "Hours come from a pilot (`--pilot results.json`), or from `raypoly train --rehearse` of an arm's config."
     yield ""
@@ -62,64 +65,36 @@ def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None, pilot: Path | No
         yield str(error)
 
 
-class _ArmCost:
-    def __init__(self, runs: Sequence[PlannedRun], device: Device, pilot: Sequence[RunResult]) -> None:
-        self.arm, self.config, self.count = runs[0].arm_config, _counted_config(runs[0]), len(runs)
-        self.counts, self.notes = planned_problems(self.config)
-        own = [run for run in pilot if run.arm == runs[0].arm] or pilot
-        steps = [run.step_seconds for run in own if run.step_seconds is not None]
-        self.hours: float | None = None
-        """GPU-hours of a run, or a CPU's hours; None where no pilot has measured a step."""
-        if steps:
-            seconds = self.config.train.steps * fmean(steps) + fmean(run.evaluation_seconds for run in own)
-            self.hours = max(1, layout_of(self.config, device).gpus) * seconds / 3600
-        step = forecast_judge(self.config)
-        self.usd = None if step.usd is None else step.usd * self.config.train.steps
-
-    @property
-    def size(self) -> str:
-        tested = f"{self.counts.get('test', 0)} problems x {self.config.evaluate.samples} samples"
-        if self.arm.command == "evaluate":
-            return f"Tested once on {tested}."
-        if _PROBLEMS in self.arm.options:
-            asked = f"{self.arm.command} of {self.arm.options[_PROBLEMS]} problems"
-            return f"{asked}, counted as {self.config.train.steps} steps."
-        measured = f"tested before and after on {tested}" if self.config.evaluate.every else "not tested"
-        return f"{self.config.train.steps} steps; {measured}."
-
-    def row(self, arm: str) -> tuple[str, ...]:
-        return (arm, str(self.count), _hours(self.hours), _usd(self.usd))
+def _run_costs(run: PlannedRun, device: Device, pilot: Sequence[RunResult]) -> tuple[float | None, float | None]:
+    """GPU-hours of a run, or a CPU's hours, by a pilot's seconds; and the judge's dollars. None: unknown."""
+    config = run.checked_config
+    own = [other for other in pilot if other.arm == run.arm] or pilot
+    steps = [each.step_seconds for each in own if each.step_seconds is not None]
+    hours = None
+    if own and (steps or not config.train.steps):
+        seconds = fmean(each.evaluation_seconds for each in own)
+        seconds += config.train.steps * fmean(steps) if steps else 0.0
+        hours = max(1, layout_of(config, device).gpus) * seconds / 3600
+    usd = forecast_judge(config).usd
+    return hours, None if usd is None else usd * config.train.steps
 
 
-def _counted_config(run: PlannedRun) -> Config:
-    # The config by which its cost is counted: a command of so many problems as that many problems' steps, which is too
-    # much where it updates nothing.
-    config, asked = run.checked_config, run.arm_config.options.get(_PROBLEMS)
-    if not isinstance(asked, int):
-        return config
-    steps = math.ceil(asked / config.train.prompts_per_step)
-    return config.model_copy(update={"train": config.train.model_copy(update={"steps": steps})})
+def _sum(costs: Iterable[float | None]) -> float | None:
+    """None where one is unknown."""
+    known = list(costs)
+    return None if None in known else math.fsum(cost for cost in known if cost is not None)
 
 
-def _total(costs: dict[str, _ArmCost]) -> tuple[str, ...]:
-    count = sum(cost.count for cost in costs.values())
-    hours = [cost.count * cost.hours for cost in costs.values() if cost.hours is not None]
-    usd = [cost.count * cost.usd for cost in costs.values() if cost.usd is not None]
-    whole = sum(hours) if len(hours) == len(costs) else None
-    return ("in all", str(count), _hours(whole), _usd(sum(usd) if len(usd) == len(costs) else None))
+def _cells(costs: Sequence[float | None]) -> tuple[str, str]:
+    hours, usd = costs
+    return (
+        "unknown" if hours is None else f"{hours:,.1f}",
+        "unknown" if usd is None else dollars(usd) if usd else "without cost",
+    )
 
 
-def _hours(hours: float | None) -> str:
-    return "unknown" if hours is None else f"{hours:,.1f}"
-
-
-def _usd(usd: float | None) -> str:
-    return "unknown" if usd is None else dollars(usd) if usd else "without cost"
-
-
-_ASKED = (0.02, 0.05, 0.1)  # differences that a user may hope for
 _ANY = "any share"
-_PROBLEMS = "problems"  # the option of an arm's command that says how many problems it samples
+_ASKED = (0.02, 0.05, 0.1)  # differences that a user may hope for
 _NEEDED: tuple[Planned, ...] = get_args(Planned)
 
 
@@ -222,22 +197,21 @@ def _spreads(pilot: Path, size: ExperimentSize) -> tuple[dict[str, DifferenceSpr
     """By measure the spread with which an experiment of this `size` finds least; and the fewest seeds of an arm."""
     measured = [
         each
-        for comparison in compare_arms(read_results(pilot, "--pilot"))
+        for comparison in compare_arms(ResultsFile.read(pilot, "--pilot").runs)
         for each in measure_differences(comparison)
         if each.reference != BEFORE
     ]
-    found = {}
-    for measure in dict.fromkeys(each.measure for each in measured):
-        spreads = [_spread_of(each) for each in measured if each.measure == measure]
-        if spreads:
-            found[measure] = max(spreads, key=lambda spread: smallest_difference(size, spread))
-    if not found:
+    if not measured:
         raise UsageError(f"--pilot {pilot} has no two arms with numbers by problem and the same start and seed.")
-    return found, min(len(each.paired.by_seed) for each in measured)
+    spreads: dict[str, list[DifferenceSpread]] = {}
+    for each in measured:
+        spreads.setdefault(each.measure, []).append(_spread_of(each))
+    widest = {measure: max(of, key=lambda spread: smallest_difference(size, spread)) for measure, of in spreads.items()}
+    return widest, min(len(each.paired.by_seed) for each in measured)
 
 
 def _named(measure: str) -> str:
-    return {STRATEGIES: "strategies in 8", _ANY: _ANY}.get(measure, f"pass@{measure}")
+    return {STRATEGIES: "strategies in 8"}.get(measure, f"pass@{measure}" if measure.isdecimal() else measure)
 
 
 def _size_of(each: MeasuredDifference) -> ExperimentSize:

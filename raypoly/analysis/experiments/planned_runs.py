@@ -1,31 +1,30 @@
-"""The runs of an experiment, each checked before anything starts.
+"""The runs of an experiment, each checked before anything starts, or taken from a results.json of another folder.
 
 runs = plan_runs(experiment, out, ["scorer.workers=1"])
+runs, at_once = take_results(runs, [Path("docs/results-objectives.json")], print)
 for remark in check_runs(runs, at_once=1): print(remark)
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from raypoly.analysis.experiments.command_result import CommandResult
 from raypoly.analysis.experiments.experiment_config import OWN, ArmConfig, ExperimentConfig
-from raypoly.analysis.experiments.run_result import RunResult, first_weights, read_result
+from raypoly.analysis.experiments.run_result import CommandResult, ResultsFile, RunResult, read_result
 from raypoly.core import settings
 from raypoly.core.config import Config
 from raypoly.core.config_keys import dotted_values
 from raypoly.core.errors import CorruptData, UsageError
 from raypoly.planning import preflight
-from raypoly.planning.free_resources import FreeResources, this_machine
+from raypoly.planning.devices import FreeResources, this_machine
 from raypoly.run.run_files import RunFiles, is_finished
 from raypoly.run.run_identity import CONFIG_KEY, RunDirectory, resolve_run
 
@@ -71,6 +70,13 @@ class PlannedRun:
         return next((run for run in self.before if run.arm == self.arm_config.begins_with), None)
 
     @property
+    def all_before(self) -> Iterator[PlannedRun]:
+        """Also those that are before these."""
+        for run in self.before:
+            yield run
+            yield from run.all_before
+
+    @property
     def root(self) -> PlannedRun:
         """The first run of its chain of weights."""
         return self if self.begins_with is None else self.begins_with.root
@@ -114,7 +120,7 @@ class PlannedRun:
         command = self.arm_config.command
         result = replace(read_result(self.arm, self.seed, self.start, self.steps, self.place), command=command)
         if self.begins_with is not None:
-            result = replace(result, begins_with=self.begins_with.arm, root_weights=first_weights(self.root.place))
+            result = replace(result, begins_with=self.begins_with.arm, root_weights=self.root.result.first_weights)
         return result if self.arm_config.is_training else replace(result, found=self.found, finished=self.finished)
 
     @property
@@ -251,22 +257,28 @@ def start_of(values: Mapping[str, Any], seed_keys: Sequence[str]) -> str:
     return json.dumps({key: value for key, value in kept.items() if key not in seed_keys}, sort_keys=True)
 
 
-def warm_starts(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
-    """For each tiny model that the runs begin with, a run of no step that makes it."""
-    found = [_warm_start(run) for run in runs if run.config.model.path is None]
-    return list({run.place: run for run in found}.values())
-
-
-def _warm_start(run: PlannedRun) -> PlannedRun:
-    # Named by what decides the model; with the engine that starts soonest.
-    problems = run.config.problems.model_dump(exclude={"budgets"})  # which the policy never sees
-    key = json.dumps([run.config.warm_start.model_dump(), problems], sort_keys=True)
-    place = run.place.with_name(f"warm-start-{hashlib.sha256(key.encode()).hexdigest()[:8]}")
-    kept = [text for text in run.overrides if text.startswith(("warm_start.", "problems."))]
-    own = ["train.steps=0", "train.schedule=constant", "evaluate.every=0", "generator.engine=transformers"]
-    overrides = (*(text for text in kept if not text.startswith("problems.budgets=")), *own, f"run.dir={place}")
-    directory = resolve_run(settings.load(run.base, overrides, _silent))
-    return PlannedRun("warm start", run.seed, place, run.base, overrides, directory)
+def take_results(
+    runs: Sequence[PlannedRun], files: Sequence[Path], say: Callable[[str], None]
+) -> tuple[list[PlannedRun], int]:
+    """(runs, most runs at once anywhere). A run that a results.json has finished with the same config file and keys,
+    and this folder has not, gets its result. Raises `UsageError` where a file can't be read."""
+    found: dict[tuple[str | None, tuple[str, ...]], RunResult] = {}
+    read = [ResultsFile.read(file, "--also") for file in files]
+    for each in read:
+        for result in each.runs:
+            if result.finished:
+                found.setdefault((each.config, result.overrides), result)
+    planned = {(run.base, run.keys) for run in runs}
+    for key, result in found.items():
+        if key not in planned:
+            say(f"Note: {result.arm}-s{result.seed} of --also is no run of this experiment, and is left out.")
+    taken = [
+        run if it is None or run.finished else replace(run, elsewhere=replace(it, arm=run.arm, start=run.start))
+        for run, it in ((run, found.get((run.base, run.keys))) for run in runs)
+    ]
+    here = {before.name for run in taken if not run.finished for before in run.all_before}  # whose weights are needed
+    kept = [mine if mine.name in here else theirs for mine, theirs in zip(runs, taken, strict=True)]
+    return kept, max((each.at_once for each in read), default=1)
 
 
 @contextmanager

@@ -12,53 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import signal
 import statistics
 import subprocess
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from raypoly.analysis.experiments.planned_runs import PlannedRun
-from raypoly.core import __version__
 from raypoly.core.errors import PausedTooLong, UsageError
 from raypoly.core.text import duration
 from raypoly.run.run_folder import runs_root
 
 _LOOK_SECONDS = 0.2
-
-
-class ExperimentETA:
-    """Estimates by the seconds of finished runs."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, list[float]] = {}
-
-    def add(self, steps: int, seconds: float) -> None:
-        self._known.setdefault(steps, []).append(seconds)
-
-    def of(self, steps: int) -> float | None:
-        """Seconds of a run, by runs of the nearest length; None before the first is done."""
-        # Runs without steps measure alone, and tell nothing of others, nor these of them.
-        alike = [known for known in self._known if (known > 0) == (steps > 0)]
-        if not alike:
-            return None
-        nearest = min(alike, key=lambda known: abs(known - steps))
-        return statistics.mean(self._known[nearest]) * max(steps, 1) / max(nearest, 1)
-
-    def left(self, runs: Iterable[tuple[int, float]]) -> float | None:
-        """Seconds left of runs of (steps, seconds so far), one after the other."""
-        estimates = [(self.of(steps), had) for steps, had in runs]
-        if any(whole is None for whole, _ in estimates):
-            return None
-        return sum(max(0.0, (whole or 0.0) - had) for whole, had in estimates)
 
 
 class RunQueue:
@@ -68,44 +39,40 @@ class RunQueue:
         # What an earlier start left behind uses the machine already, so it is what this one waits for first.
         self._waiting = deque(sorted(todo, key=lambda run: not is_held(run)))
         self._going: list[RunningTraining] = []
-        self._left_behind: list[PlannedRun] = []
-        self._eta = ExperimentETA()
-        self._begun = {run.name for run in todo if run.directory.resumes}
         self._let_on = {run.name for run in runs if run.lets_on}
+        self._seconds: dict[int, list[float]] = defaultdict(list)  # of finished runs, by their steps
         for run in runs:
             if run.finished:
-                self._eta.add(run.steps, run.result.seconds)
+                self._seconds[run.steps].append(run.result.seconds)
 
     def to_the_end(self) -> list[TrainingExit]:
         """Outcomes of all runs that were not finished before."""
         ended: list[TrainingExit] = []
         try:
-            while self._waiting or self._going or self._left_behind:
+            while self._waiting or self._going:
                 self._start()
                 time.sleep(_LOOK_SECONDS)
                 ended += self._look()
             return ended
         finally:  # whatever the reason, the processes of this start commit and end
-            if self._going:
-                self._say(f"{', '.join(each.run.name for each in self._going)}: what is under way is committed")
-            for each in self._going:
+            own = [each for each in self._going if each.is_own]
+            if own:
+                self._say(f"{', '.join(each.run.name for each in own)}: what is under way is committed")
+            for each in own:
                 each.stop()
-            for each in self._going:
+            for each in own:
                 each.end()
 
     def _start(self) -> None:
         self._leave_out()
-        while len(self._going) + len(self._left_behind) < self._at_once:
+        while len(self._going) < self._at_once:
             run = next((run for run in self._waiting if not self._awaited(run)), None)
             if run is None:
                 return
             self._waiting.remove(run)
-            going = RunningTraining.begin(run)
-            if going is None:
+            self._going.append(RunningTraining.begin(run))
+            if not self._going[-1].is_own:
                 self._say(f"{run.name}: a process of an earlier start is at it, and is waited for")
-                self._left_behind.append(run)
-            else:
-                self._going.append(going)
 
     def _leave_out(self) -> None:
         while blocked := next((run for run in self._waiting if self._never(run)), None):
@@ -119,61 +86,57 @@ class RunQueue:
 
     def _never(self, run: PlannedRun) -> list[PlannedRun]:
         # Of the awaited ones, those that will not be made in this start.
-        there = (*self._waiting, *self._left_behind, *(going.run for going in self._going))
-        return [before for before in self._awaited(run) if before.name not in {other.name for other in there}]
+        there = {other.name for other in (*self._waiting, *(going.run for going in self._going))}
+        return [before for before in self._awaited(run) if before.name not in there]
 
     def _look(self) -> Iterator[TrainingExit]:
-        for run in [run for run in self._left_behind if not is_held(run)]:
-            self._left_behind.remove(run)
-            if run.finished:
-                yield self._announce(TrainingExit(run, "finished", run.result.seconds, "finished, by an earlier start"))
-            else:
-                self._waiting.appendleft(run)
         for going in [going for going in self._going if going.over]:
             self._going.remove(going)
-            yield self._announce(going.end())
+            if going.is_own or going.run.finished:
+                yield self._announce(going.end())
+            else:
+                self._waiting.appendleft(going.run)
 
     def _announce(self, ended: TrainingExit) -> TrainingExit:
-        run = ended.run
+        run, result = ended.run, ""
         if ended.outcome == "finished":
-            self._eta.add(run.steps, run.result.seconds if run.name in self._begun else ended.seconds)
+            self._seconds[run.steps].append(max(run.result.seconds, ended.seconds))  # it may have begun earlier
             self._let_on |= {run.name} if run.lets_on else set()
-        result = run.result.gains if ended.outcome == "finished" else ""
+            result = run.result.gains
         self._say(f"{run.name}: {ended.words}{result}  {duration(ended.seconds)}{self._rest()}")
         return ended
 
     def _rest(self) -> str:
-        going = [(each.run.steps, each.seconds) for each in self._going]
-        going += [(run.steps, 0.0) for run in (*self._left_behind, *self._waiting)]
-        if not going:
+        left = [(each.run.steps, each.seconds) for each in self._going] + [(run.steps, 0.0) for run in self._waiting]
+        if not left:
             return ""
-        left = self._eta.left(going)
-        estimate = f", some {duration(left / self._at_once)}" if left is not None else ""
-        return f"; {len(going)} of {len(self._runs)} left{estimate}"
-
-
-Outcome = Literal["finished", "stopped", "paused", "failed"]
+        estimate = ""
+        if all(steps in self._seconds for steps, _ in left):
+            seconds = sum(max(0.0, statistics.mean(self._seconds[steps]) - had) for steps, had in left)
+            estimate = f", some {duration(seconds / self._at_once)}"
+        return f"; {len(left)} of {len(self._runs)} left{estimate}"
 
 
 @dataclass(frozen=True)
 class TrainingExit:
     run: PlannedRun
-    outcome: Outcome
+    outcome: Literal["finished", "stopped", "paused", "failed"]
     seconds: float
     words: str
 
 
 class RunningTraining:
-    def __init__(self, run: PlannedRun, process: subprocess.Popen[bytes], log_began: int) -> None:
+    def __init__(self, run: PlannedRun, process: subprocess.Popen[bytes] | None = None, log_began: int = 0) -> None:
+        """Without `process`: that of an earlier start is at the run."""
         self.run, self._process, self._log_began = run, process, log_began
         self._began = time.monotonic()
 
     @classmethod
-    def begin(cls, run: PlannedRun) -> RunningTraining | None:
-        """Start the run's command; None if another process is at the run."""
+    def begin(cls, run: PlannedRun) -> RunningTraining:
+        """Start the run's command, unless a process of an earlier start is at the run."""
         lock = _locked(run.lock)
         if lock is None:
-            return None
+            return cls(run)
         try:
             with run.log.open("ab") as log:
                 began = log.tell()
@@ -191,18 +154,26 @@ class RunningTraining:
         return cls(run, process, began)
 
     @property
+    def is_own(self) -> bool:
+        return self._process is not None
+
+    @property
     def over(self) -> bool:
-        return self._process.poll() is not None
+        return not is_held(self.run) if self._process is None else self._process.poll() is not None
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
     def stop(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
 
     def end(self) -> TrainingExit:
+        """Wait for this start's process; that of an earlier start is over and has finished the run."""
+        if self._process is None:
+            return TrainingExit(self.run, "finished", self.run.result.seconds, "finished, by an earlier start")
         code, seconds = self._process.wait(), self.seconds
         if code == 0 and self.run.finished:
             return TrainingExit(self.run, "finished", seconds, "finished")
@@ -248,7 +219,7 @@ def _locked(path: Path) -> int | None:
     return descriptor
 
 
-STARTS, LOCK = "starts.jsonl", "experiment.lock"
+STARTS, LOCK = "starts.txt", "experiment.lock"
 
 
 def folder_of(out: str | None, name: str) -> Path:
@@ -275,9 +246,8 @@ def at_work(out: Path, at_once: int) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"Another experiment is at work in {out}: wait for it, or give another --out.") from None
-        start = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "raypoly": __version__, "at_once": at_once}
         with (out / STARTS).open("a") as starts:
-            starts.write(json.dumps(start) + "\n")
+            starts.write(f"{at_once}\n")
         yield
 
 
@@ -285,11 +255,4 @@ def most_at_once(out: Path) -> int:
     """Of any start of the experiment."""
     path = out / STARTS
     lines = path.read_text().splitlines() if path.exists() else []
-    return max((_at_once(line) for line in lines), default=1)
-
-
-def _at_once(line: str) -> int:
-    try:
-        return int(json.loads(line)["at_once"])
-    except (ValueError, KeyError, TypeError):  # a kill may leave half a line
-        return 1
+    return max((int(line) for line in lines if line.isdecimal()), default=1)

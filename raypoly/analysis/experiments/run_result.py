@@ -1,19 +1,28 @@
-"""The result of a run, read from its files.
+"""The result of a run: read from its files, or from an experiment's results.json.
 
-result = run.result                                   # of a `PlannedRun`
-result.after["8"]; result.after["strategies"]; result.step_seconds
+    result = read_result("grpo", 0, "", 80, Path("out/grpo-s0"))
+    result.after["8"]; result.after["strategies"]; result.step_seconds
+    ResultsFile.read(Path("docs/results-collapse.json"), "--pilot").runs
+
+A command that is no training leaves a `CommandResult` beside it: the named numbers that it found.
 """
 
 from __future__ import annotations
 
+import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Self
 
-from raypoly.analysis.experiments.command_result import CommandResult
-from raypoly.analysis.metrics.pass_at_k import Select
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+from scipy import stats
+
+from raypoly.analysis.metrics.pass_at_k import STRATEGY_DRAWS, Select, expected_distinct, pass_at_k
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.analysis.reports.run_table import first_and_last, shown_ks
 from raypoly.core.errors import CorruptData, StorageError, UsageError
@@ -21,7 +30,10 @@ from raypoly.core.tables import number
 from raypoly.run.plateau import has_ended
 from raypoly.run.run_files import RunFiles
 from raypoly.run.run_identity import CONFIG_KEY
+from raypoly.run.store import Store
+from raypoly.run.store.sealed_files import seal, unseal
 
+RESULT_KEY = "result.json"
 STRATEGIES = "strategies"
 SIDE_MEASURES = {
     "response_length": "response tokens",
@@ -32,10 +44,49 @@ SIDE_MEASURES = {
     "advantage_variance": "variance of advantages",
 }
 """Columns of metrics.jsonl, and their names in a table."""
+_ROUNDING = 1e-6
 _CURVES = ("reward", "strategies_correct", "strategies_correct_judged", *SIDE_MEASURES)
 
 Measures = Mapping[str, float | None]
 """pass@k by k, and `STRATEGIES`: expected distinct correct strategies in 8 draws."""
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """What a command found. An experiment shows it, and goes on with what is after it only if it passes."""
+
+    command: str
+    """`train-gate`, as an arm names it."""
+    title: str
+    """Heading of the table of such results in a report."""
+    numbers: Mapping[str, int | float | None]
+    """By the name of their column; None is unknown."""
+    line: str = ""
+    """The numbers in words, for a log."""
+    go_back_to: str | None = None
+    """What has to be repeated before anything after it may start; None where it passes."""
+    weights: str | None = None
+    """Digest of the weights that it is of."""
+
+    @property
+    def passes(self) -> bool:
+        return self.go_back_to is None
+
+    def write(self, store: Store) -> None:
+        store.commit(RESULT_KEY, seal(asdict(self)))
+
+    @classmethod
+    def read(cls, store: Store) -> Self | None:
+        """None where the run's folder has none. Raises `UsageError` where it is damaged."""
+        if not store.exists(RESULT_KEY):
+            return None
+        place = store.place(RESULT_KEY)
+        try:
+            return TypeAdapter(cls).validate_python(unseal(store.read(RESULT_KEY), place))
+        except (CorruptData, ValidationError) as error:
+            raise UsageError(
+                f"{place} can't be read ({error}): remove it, and the same command makes it again."
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -87,13 +138,63 @@ class EvaluationNumbers:
     select: Select = "first"
 
 
+def problem_values(numbers: EvaluationNumbers | None, measure: str) -> dict[str, float] | None:
+    """The measure, a key of `RunResult.after`, of each problem whose tests could be run; their mean is the run's.
+
+    None where there is none, or one is unknown.
+    """
+    counts = _known(numbers)
+    if counts is None or numbers is None:
+        return None
+    if measure != STRATEGIES:
+        return counts.pass_at_k(int(measure), numbers.select)
+    found: dict[str, float] = {}
+    for name, samples, sizes in zip(counts.id, counts.samples, counts.strategies, strict=True):
+        if sizes is None or samples < STRATEGY_DRAWS:
+            return None
+        found[name] = expected_distinct(samples, sizes, STRATEGY_DRAWS)
+    return found
+
+
+def sampling_variance(numbers: EvaluationNumbers | None, measure: str) -> float | None:
+    """Variance of a problem's measure over draws of samples, the mean over problems.
+
+    Takes a problem's share of right samples for its chance. None of strategies and of attempts drawn jointly.
+    """
+    counts = _known(numbers)
+    if measure == STRATEGIES or counts is None or any(counts.blocks) or problem_values(numbers, measure) is None:
+        return None
+    values = {n: np.array([pass_at_k(n, hits, int(measure)) for hits in range(n + 1)]) for n in set(counts.samples)}
+    found = []
+    for samples, correct in zip(counts.samples, counts.correct, strict=True):
+        chances = stats.binom.pmf(np.arange(samples + 1), samples, (correct or 0) / samples)
+        found.append(float(chances @ values[samples] ** 2 - (chances @ values[samples]) ** 2))
+    return float(np.mean(found))
+
+
+def _known(numbers: EvaluationNumbers | None) -> ProblemCounts | None:
+    """Problems whose tests could be run; None where there is none."""
+    if numbers is None or numbers.problems is None:
+        return None
+    counts = numbers.problems.of_known()
+    return counts if counts.id else None
+
+
+def strata_of(numbers: EvaluationNumbers | None) -> Mapping[str, str] | None:
+    """By problem id, the part in a fixed share that it was drawn from; None where there is one part, or unknown."""
+    if numbers is None or numbers.problems is None:
+        return None
+    counts = numbers.problems
+    parts = {name: part for name, part in zip(counts.id, counts.stratum, strict=False) if part is not None}
+    return parts if len(parts) == len(counts.id) and len(set(parts.values())) > 1 else None
+
+
 @dataclass(frozen=True)
 class RunResult:
     """One run's result, as in results.json."""
 
     arm: str
     seed: int
-    start: str
     steps: int
     """Asked for."""
     done: int
@@ -110,6 +211,8 @@ class RunResult:
     training_seconds: float
     evaluation_seconds: float
     """Both without start, end and pauses."""
+    start: str = ""
+    """As a `PlannedRun` has it; not in results.json."""
     problems_before: EvaluationNumbers | None = None
     problems_after: EvaluationNumbers | None = None
     """By problem; None: unknown."""
@@ -121,6 +224,8 @@ class RunResult:
     found: CommandResult | None = None
     """What a command found that is no training."""
     costs: ScaffoldCosts | None = None
+    overrides: tuple[str, ...] = ()
+    """Keys of a `PlannedRun`."""
 
     @property
     def first_weights(self) -> str | None:
@@ -138,16 +243,60 @@ class RunResult:
         """Three measures before and after, or what a command found, for a line of a log."""
         if self.found is not None:
             return f": {self.found.line}"
+        *ks, _ = measured([self])
+        names = {k: f"pass@{k}" for k in (*ks[:1], *ks[-1:])} | {STRATEGIES: "strategies"}
         return "".join(
             f"  {name} {number(self.before[key])} -> {number(self.after[key])}"
-            for key, name in self._told
+            for key, name in names.items()
             if self.before.get(key) is not None and self.after.get(key) is not None
         )
 
-    @property
-    def _told(self) -> Sequence[tuple[str, str]]:
-        ks = measured([self])[:-1]
-        return [*((k, f"pass@{k}") for k in dict.fromkeys((*ks[:1], *ks[-1:]))), (STRATEGIES, "strategies")]
+
+@dataclass(frozen=True)
+class ResultsFile:
+    """results.json of an experiment, made here or elsewhere."""
+
+    config: str | None
+    at_once: int
+    runs: list[RunResult]
+
+    @classmethod
+    def read(cls, file: Path, option: str) -> Self:
+        """The file given by `option`. Raises `UsageError` where it can't be read, has a run twice, or has a mean that
+        is not that of its numbers by problem."""
+        try:
+            found = TypeAdapter(cls).validate_python(json.loads(file.read_bytes()))
+        except OSError as error:
+            why = f"can't be read ({error.strerror}): give an experiment's results.json"
+            raise UsageError(f"{option} {file} {why}.") from None
+        except ValueError as error:
+            first = error.errors()[0] if isinstance(error, ValidationError) else None
+            said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+            raise UsageError(f"{option} {file} is not the results.json of an experiment: {said}.") from None
+        for (arm, seed, steps), count in Counter((run.arm, run.seed, run.steps) for run in found.runs).items():
+            if count > 1:
+                what = f"holds the run {arm}-s{seed} of {steps} steps {count} times"
+                raise UsageError(f"{option} {file} {what}: take the file as the experiment left it.")
+        for run in found.runs:
+            try:
+                _check_measures(run.before, run.problems_before)
+                _check_measures(run.after, run.problems_after)
+            except (ValueError, LookupError) as error:
+                what = f"{run.arm}-s{run.seed} is not as it was written: {error}"
+                raise UsageError(f"{option} {file}: {what}. Take the file as the experiment left it.") from None
+        return found
+
+
+def _check_measures(measures: Measures, numbers: EvaluationNumbers | None) -> None:
+    """Raise `ValueError` where a measure is no number, or not that of the numbers by problem."""
+    for measure, value in measures.items():
+        if value is None:
+            continue
+        known = problem_values(numbers, measure)
+        found = fmean(known.values()) if known else value
+        if not abs(value - found) < _ROUNDING:  # also where it is not a number
+            by_problem = f", and by its numbers by problem it is {found:.4f}" if known else ", which is no number"
+            raise ValueError(f"it has {measure_name(measure)} {value:.4f}{by_problem}")
 
 
 def measured(runs: Iterable[RunResult]) -> tuple[str, ...]:
@@ -158,29 +307,21 @@ def measure_name(measure: str) -> str:
     return "distinct correct strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
 
 
-def read_result(arm: str, seed: int, start: str, steps: int, place: Path) -> RunResult:
-    """As it stands in the folder `place`."""
+def read_result(arm: str, seed: int, start: str, steps: int, place: Path | RunFiles) -> RunResult:
+    """As it stands in a run's folder or files; `trouble` says what can't be read."""
     files: RunFiles | None = None
-    trouble = ""
-    if (place / CONFIG_KEY).exists():
-        try:
-            files = RunFiles(place)
-        except UsageError as error:
-            trouble = str(error)
-    return result_of(arm, seed, start, steps, files, trouble)
-
-
-def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | None, trouble: str = "") -> RunResult:
-    """As `read_result`, from a run's files."""
     summary: Mapping[str, Any] = {}
     rows: Sequence[Mapping[str, Any]] = []
     numbers: Sequence[EvaluationNumbers | None] = (None, None)
-    if files is not None:
-        try:
+    found, trouble = None, ""
+    try:
+        if isinstance(place, RunFiles) or (place / CONFIG_KEY).exists():
+            files = place if isinstance(place, RunFiles) else RunFiles(place)
             summary, rows = files.summary, files.rows
             numbers = [evaluation_numbers(files, each) for each in _before_and_after(summary, steps)]
-        except (CorruptData, StorageError, UsageError, ValueError) as error:
-            trouble = str(error)
+            found = CommandResult.read(files.store)
+    except (CorruptData, StorageError, UsageError, ValueError) as error:
+        trouble = str(error)
     done = int(summary.get("steps", 0))
     before, after = _before_and_after(summary, steps)
     evaluations = summary.get("evaluations", [])
@@ -203,17 +344,10 @@ def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | Non
         evaluation_seconds=math.fsum(e.get("seconds", 0.0) for e in evaluations) - paused,
         problems_before=numbers[0],
         problems_after=numbers[1],
+        command="train" if found is None else found.command,
+        found=found,
         costs=ScaffoldCosts.of(after, numbers[1].problems if numbers[1] else None),
     )
-
-
-def first_weights(place: Path) -> str | None:
-    """Digest of the weights that the run in the folder measured first, if any."""
-    try:
-        before, _ = first_and_last(RunFiles(place).summary) if (place / CONFIG_KEY).exists() else (None, None)
-    except (CorruptData, StorageError, UsageError, ValueError):
-        return None
-    return None if before is None else before.get("weights")
 
 
 def evaluation_numbers(files: RunFiles, evaluation: Mapping[str, Any] | None) -> EvaluationNumbers | None:

@@ -1,1 +1,1 @@
-"""Evaluation metrics, and the sinks of each step's numbers."""
+"""Measures of rollouts, programs and plans, and counts of an evaluation by problem."""

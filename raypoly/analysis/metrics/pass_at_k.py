@@ -40,24 +40,19 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1.0 - _missed(samples, correct, k)
 
 
-def expected_strategies(samples: int, strategies: Iterable[str], draws: int = STRATEGY_DRAWS) -> float:
+def expected_distinct(samples: int, sizes: Iterable[int], draws: int) -> float:
     """Expected distinct strategies in `draws` of `samples` without replacement (unbiased).
 
-    `strategies`: a name for each *correct* sample. Raises `ValueError` for more draws than samples.
+    `sizes`: the number of *correct* samples of each strategy. Raises `ValueError` for more draws than samples.
     """
     if draws > samples:
         raise ValueError(f"{draws} draws need at least as many samples, got {samples}")
-    return expected_distinct(samples, Counter(strategies).values(), draws)
-
-
-def expected_distinct(samples: int, sizes: Iterable[int], draws: int) -> float:
-    """The same from the number of samples of each strategy."""
     return sum(1.0 - _missed(samples, size, draws) for size in sizes)
 
 
-def drawn_strategies(samples: int, strategies: Iterable[str]) -> float:
-    """The same in 8 draws, or in all samples if these are fewer."""
-    return expected_strategies(samples, strategies, min(STRATEGY_DRAWS, samples))
+def drawn_strategies(samples: int, strategies: Iterable[Hashable]) -> float:
+    """The same in 8 draws, or in all samples if these are fewer, from a name for each correct sample."""
+    return expected_distinct(samples, Counter(strategies).values(), min(STRATEGY_DRAWS, samples))
 
 
 def distinct(ids: Iterable[int]) -> int:
@@ -113,14 +108,14 @@ def summarise(outcomes: Sequence[ProblemOutcome], also: Iterable[int] = ()) -> M
         known = [each for each in strategies if each is not None and None not in each]
         if not enough or len(known) < len(outcomes):
             return None
-        return mean(expected_strategies(o.samples, map(str, each)) for o, each in zip(outcomes, known, strict=True))
+        return mean(drawn_strategies(o.samples, each) for o, each in zip(outcomes, known, strict=True))
 
     def judged() -> float | None:
         found = [[group for group in outcome.judged or () if group.samples >= STRATEGY_DRAWS] for outcome in outcomes]
         if not all(found):
             return None
         return mean(
-            math.fsum(expected_strategies(group.samples, map(str, group.strategies)) for group in groups) / len(groups)
+            math.fsum(drawn_strategies(group.samples, group.strategies) for group in groups) / len(groups)
             for groups in found
         )
 
@@ -147,7 +142,9 @@ def block_pass_at_k(passed: Sequence[bool], block: int, k: int, select: Select =
     blocks = _blocks(samples, block)
     if k % block == 0:
         solved = sum(any(passed[start : start + block]) for start in blocks)
-        return _whole_blocks(len(blocks), solved, k // block, block)
+        if not 1 <= k // block <= len(blocks):
+            raise ValueError(f"pass@{k} needs 1 to {len(blocks)} blocks of {block}")
+        return pass_at_k(len(blocks), solved, k // block)
     if not 1 <= k < block:
         raise ValueError(
             f"pass@{k} of blocks of {block} is not defined: k must be below the block, or a multiple of it"
@@ -166,12 +163,6 @@ def _blocks(samples: int, block: int) -> range:
     if block < 1 or samples < 1 or samples % block:
         raise ValueError(f"{samples} attempts are no whole number of blocks of {block}")
     return range(0, samples, block)
-
-
-def _whole_blocks(blocks: int, solved: int, draws: int, block: int) -> float:
-    if not 1 <= draws <= blocks:
-        raise ValueError(f"pass@{draws * block} needs 1 to {blocks} blocks of {block}")
-    return pass_at_k(blocks, solved, draws)
 
 
 def _within(passed: Sequence[bool], k: int, select: Select) -> float:

@@ -12,6 +12,7 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import permutations
 from typing import Any, Self
 
@@ -29,13 +30,31 @@ def bleu_4(candidate: str, reference: str) -> float:
     Words are what white space divides. Not smoothed: without a match of some length it is 0, and so it is for fewer
     than four words, unless both are the same words.
     """
-    return _bleu_4(_Grams(candidate.split()), _Grams(reference.split()))
+    words, others = candidate.split(), reference.split()
+    if words == others:
+        return 1.0
+    logs = 0.0
+    for grams, known in zip(_grams(candidate), _grams(reference), strict=True):
+        matches = (grams & known).total()
+        if not matches:
+            return 0.0
+        logs += math.log(matches / grams.total()) / _LONGEST
+    return math.exp(min(0.0, 1 - len(others) / len(words)) + logs)
+
+
+@lru_cache(maxsize=256)
+def _grams(text: str) -> list[Counter[tuple[str, ...]]]:
+    """How often each n-gram is in a text, by n - 1. A text is compared with many others."""
+    words = text.split()
+    return [
+        Counter(zip(*(words[start:] for start in range(length)), strict=False)) for length in range(1, _LONGEST + 1)
+    ]
 
 
 def surface_diversity(texts: Sequence[str]) -> float | None:
     """D_surf: 1 minus the mean `bleu_4` over ordered pairs of the texts; None below two. 0: all are the same."""
-    pairs = list(permutations([_Grams(text.split()) for text in texts], 2))
-    return 1 - math.fsum(_bleu_4(one, other) for one, other in pairs) / len(pairs) if pairs else None
+    pairs = list(permutations(texts, 2))
+    return 1 - math.fsum(bleu_4(one, other) for one, other in pairs) / len(pairs) if pairs else None
 
 
 def semantic_diversity(vectors: Float64) -> float | None:
@@ -63,29 +82,6 @@ def has_duplicate(methods: Sequence[str]) -> bool:
     In programs punctuation matters: compare their canonical forms instead.
     """
     return len(set(map(wording, methods))) < len(methods)
-
-
-class _Grams:
-    """A text's words, and how often each n-gram is among them, by n - 1."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words = words
-        self.counts = [
-            Counter(zip(*(words[start:] for start in range(length)), strict=False)) for length in range(1, _LONGEST + 1)
-        ]
-
-
-def _bleu_4(candidate: _Grams, reference: _Grams) -> float:
-    words, others = candidate.words, reference.words
-    if words == others:
-        return 1.0
-    logs = 0.0
-    for grams, known in zip(candidate.counts, reference.counts, strict=True):
-        matches = (grams & known).total()
-        if not matches:
-            return 0.0
-        logs += math.log(matches / grams.total()) / _LONGEST
-    return math.exp(min(0.0, 1 - len(others) / len(words)) + logs)
 
 
 ENCODER = "sentence-transformers/all-mpnet-base-v2"

@@ -1,4 +1,4 @@
-"""Reports on runs (`run_*`), their rollouts (`rollout_*`), several runs (`comparison_*`), experiments and preparations.
+"""Reports on a run (`run_*`), on several (`comparison_*`), on experiments and preparations, with their rollouts.
 
-`figures` and `pages` are the kit of all of them; `templates/` holds the pages.
+`figures` and `pages` are the kit of all of them, `charts` their panels; `templates/` holds the pages.
 """

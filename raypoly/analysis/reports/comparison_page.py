@@ -14,18 +14,21 @@ from pathlib import Path
 from markupsafe import Markup
 from rich.console import Console
 
-from raypoly.analysis.experiments.arm_comparison import ArmComparison, compare_arms
+from raypoly.analysis.experiments.arm_comparison import (
+    BEFORE,
+    ArmComparison,
+    MeasuredDifference,
+    compare_arms,
+    measure_differences,
+)
 from raypoly.analysis.experiments.compared_runs import ComparedRun, compare_runs, differing_keys, why_not_compared
-from raypoly.analysis.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
 from raypoly.analysis.experiments.run_result import measure_name
-from raypoly.analysis.reports.arm_figure import comparison_panels
+from raypoly.analysis.reports.charts import comparison_panels
 from raypoly.analysis.reports.comparison_tables import comparison_parts, comparison_tables
 from raypoly.analysis.reports.figures import named_panels, write_figures
-from raypoly.analysis.reports.pages import html_page, render
-from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser
-from raypoly.analysis.reports.rollout_sample import sample_rollouts
+from raypoly.analysis.reports.pages import check_output, html_page, render, write_output
+from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser, sample_rollouts
 from raypoly.analysis.reports.run_table import later_table
-from raypoly.analysis.reports.whole_files import check_output, write_output
 from raypoly.analysis.statistics.intervals import interval_text
 from raypoly.core.config import Config
 from raypoly.core.config_keys import dotted_values
@@ -169,18 +172,15 @@ def _shown(part: str | ReportTable) -> str | ReportTable:
 
 def _runs_table(runs: Sequence[ComparedRun]) -> ReportTable:
     # a terminal has room for all but the last column
-    stages = any(run.result.begins_with for run in runs)
     rows = [
         (
             *(run.name, run.result.arm, str(run.result.seed)),
             DASH if run.result.trouble else f"{run.files.steps_done} of {run.result.steps}",
-            *([run.result.begins_with or ""] if stages else []),
             run.files.uri,
         )
         for run in runs
     ]
-    begins = ("begins with",) if stages else ()
-    return ReportTable(("run", "arm", "seed", "steps", *begins, "where"), rows, {2, 3})
+    return ReportTable(("run", "arm", "seed", "steps", "where"), rows, {2, 3})
 
 
 def _keys(runs: Sequence[ComparedRun]) -> dict[str, ReportTable]:

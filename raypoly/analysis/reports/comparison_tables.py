@@ -9,21 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import mean
 
-from raypoly.analysis.experiments.arm_comparison import Arm, ArmComparison, SeedSpread, Start
-from raypoly.analysis.experiments.command_result import CommandResult
-from raypoly.analysis.experiments.experiment_forecast import power_sentence
-from raypoly.analysis.experiments.measured_differences import (
+from raypoly.analysis.experiments.arm_comparison import (
     BEFORE,
+    Arm,
+    ArmComparison,
     MeasuredDifference,
+    SeedSpread,
     interval_after,
     interval_before,
     measure_differences,
-    problem_values,
     reference_words,
-    strata_of,
     without_difference,
 )
-from raypoly.analysis.experiments.run_result import SIDE_MEASURES, STRATEGIES, RunResult, measure_name
+from raypoly.analysis.experiments.experiment_forecast import power_sentence
+from raypoly.analysis.experiments.run_result import (
+    SIDE_MEASURES,
+    STRATEGIES,
+    CommandResult,
+    RunResult,
+    measure_name,
+    problem_values,
+    strata_of,
+)
 from raypoly.analysis.statistics.intervals import ConfidenceInterval, interval_text, share_interval
 from raypoly.core.tables import DASH, ReportTable, number
 
@@ -96,8 +103,17 @@ def _difference_parts(comparison: ArmComparison) -> Iterator[tuple[str, str | Re
 
 def _results(comparison: ArmComparison) -> ReportTable:
     starts, measures = comparison.starts, comparison.measures
-    rows = [_start_row(start, measures, alone=len(starts) == 1) for start in starts]
-    rows += [_arm_row(arm, measures) for arm in comparison.arms]
+    rows: list[tuple[str, ...]] = []
+    for start in starts:
+        name = "before" if len(starts) == 1 else f"before {', '.join(start.arms)}"
+        cells = (_mean_cell(start.before(m), interval_before(start.runs, m)) for m in measures)
+        rows.append((name, str(len(start.runs)), *cells, "", ""))
+    for arm in comparison.arms:
+        runs = str(len(arm.runs)) if len(arm.runs) == arm.planned else f"{len(arm.runs)} of {arm.planned}"
+        step = spread_cell(arm.over_seeds(lambda run: run.step_seconds), decimals=2)
+        minutes = spread_cell(arm.over_seeds(lambda run: run.seconds / 60), decimals=1)
+        cells = (_mean_cell(arm.after(m), interval_after(arm.runs, m)) for m in measures)
+        rows.append((f"**{arm.name}**", runs, *cells, step, minutes))
     return ReportTable(("", "runs", *map(measure_name, measures), "s a step", "min a run"), rows)
 
 
@@ -202,8 +218,11 @@ def _change_cell(arm: Arm, curve: str) -> str:
 
 
 def _differences(measured: Sequence[MeasuredDifference], reference: str | None) -> ReportTable:
+    head = (
+        *("", "", "sign by seed", "difference", "95 %, seeds and problems", "p", "Holm", "95 %, these seeds", "p", "±"),
+    )
     rows = [_difference_row(each) for each in measured if each.reference == reference]
-    return ReportTable(_DIFFERENCE_HEAD, rows, range(2, len(_DIFFERENCE_HEAD)))
+    return ReportTable(head, rows, range(2, len(head)))
 
 
 def _seed_pairs(comparison: ArmComparison) -> ReportTable:
@@ -222,18 +241,6 @@ def _seed_pairs(comparison: ArmComparison) -> ReportTable:
 
 
 _MUCH = 0.2  # share of problems in common below which they hardly matter
-_DIFFERENCE_HEAD = (
-    "",
-    "",
-    "sign by seed",
-    "difference",
-    "95 %, seeds and problems",
-    "p",
-    "Holm",
-    "95 %, these seeds",
-    "p",
-    "±",
-)
 
 
 def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
@@ -244,10 +251,10 @@ def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
         " ".join(_sign(value) for value in each.paired.seed_means),
         f"{each.paired.mean:+.3f}",
         interval_text(over.interval, "+") if over else DASH,
-        p_text(over.p_value) if over else DASH,
-        p_text(each.holm),
+        _p_text(over.p_value) if over else DASH,
+        _p_text(each.holm),
         interval_text(these.interval, "+"),
-        p_text(these.p_value),
+        _p_text(these.p_value),
         DASH if each.paired.seed_spread is None else f"{each.paired.seed_spread:.3f}",
     )
 
@@ -283,21 +290,7 @@ def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
     )
 
 
-def _start_row(start: Start, measures: Sequence[str], alone: bool) -> tuple[str, ...]:
-    name = "before" if alone else f"before {', '.join(start.arms)}"
-    cells = (mean_cell(start.before(m), interval_before(start.runs, m)) for m in measures)
-    return (name, str(len(start.runs)), *cells, "", "")
-
-
-def _arm_row(arm: Arm, measures: Sequence[str]) -> tuple[str, ...]:
-    runs = str(len(arm.runs)) if len(arm.runs) == arm.planned else f"{len(arm.runs)} of {arm.planned}"
-    step = spread_cell(arm.over_seeds(lambda run: run.step_seconds), decimals=2)
-    minutes = spread_cell(arm.over_seeds(lambda run: run.seconds / 60), decimals=1)
-    cells = (mean_cell(arm.after(measure), interval_after(arm.runs, measure)) for measure in measures)
-    return (f"**{arm.name}**", runs, *cells, step, minutes)
-
-
-def mean_cell(spread: SeedSpread | None, interval: ConfidenceInterval | None) -> str:
+def _mean_cell(spread: SeedSpread | None, interval: ConfidenceInterval | None) -> str:
     """Mean, interval over problems, and the seeds' deviation."""
     if spread is None or interval is None:
         return spread_cell(spread)
@@ -305,7 +298,7 @@ def mean_cell(spread: SeedSpread | None, interval: ConfidenceInterval | None) ->
     return f"{spread.mean:.3f} {interval_text(interval)}{deviation}"
 
 
-def p_text(p_value: float) -> str:
+def _p_text(p_value: float) -> str:
     """Two figures below .1; never 0."""
     return "< .0001" if p_value < 0.0001 else f"{p_value:.2g}" if p_value < 0.1 else f"{p_value:.2f}"
 

@@ -18,15 +18,14 @@ from raypoly.analysis.experiments.experiment_config import ExperimentConfig
 from raypoly.analysis.experiments.planned_runs import PlannedRun
 from raypoly.analysis.experiments.run_queue import most_at_once
 from raypoly.analysis.experiments.run_result import RunResult
-from raypoly.analysis.reports.arm_figure import draw_experiment, experiment_panels
+from raypoly.analysis.reports.charts import draw_experiment, experiment_panels
 from raypoly.analysis.reports.comparison_tables import (
     comparison_tables,
     comparison_text,
     found_tables,
 )
 from raypoly.analysis.reports.figures import Panel, write_figures
-from raypoly.analysis.reports.pages import fill_place
-from raypoly.analysis.reports.whole_files import check_output, write_output
+from raypoly.analysis.reports.pages import check_output, fill_place, write_output
 from raypoly.core import __version__
 from raypoly.core.errors import UsageError
 from raypoly.core.tables import ReportTable

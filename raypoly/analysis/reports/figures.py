@@ -13,7 +13,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import BarContainer
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
@@ -38,6 +38,7 @@ WIDTH, HEIGHT = 3.3, 2.6
 """Inches of a paper's file."""
 SMALLEST = 7
 """Points of a paper's smallest text."""
+_PAGE = {"legend.fontsize": 8}
 _PAPER = {
     **{"font.size": SMALLEST, "axes.titlesize": 8, "axes.labelsize": SMALLEST, "legend.fontsize": SMALLEST},
     **{"axes.linewidth": 0.6, "lines.markersize": 3, "pdf.fonttype": 42, "svg.hashsalt": "raypoly"},
@@ -48,13 +49,12 @@ _FORMATS: Mapping[str, Mapping[str, str | None]] = {
     "svg": {"Date": None, "Creator": "raypoly"},
     "png": {"Software": "raypoly"},
 }
-# Letters of a legend's longest label, for which a paper's width has room: with two columns, and with one.
-_BESIDE, _ALONE = 22, 50
+_HANDLE = 5  # letters of a legend's label that its line takes
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart, which any axes can take."""
+    """One chart, which any axes can take. Its legend is made of the labels of what was drawn."""
 
     shows: str
     """Said to who can't see it."""
@@ -63,14 +63,44 @@ class Panel:
 
 def drawn(panel: Panel) -> tuple[bytes, ReportTable]:
     """The panel alone as PNG, and its numbers as a table."""
-    drawing = new_figure(5.4, 4.9, dpi=130)
-    axes = drawing.subplots()
+    with matplotlib.rc_context(_PAGE):
+        drawing = _new_figure(5.4, 4.9, dpi=130)
+        axes, _ = _draw(panel, drawing)
+        return _saved(drawing, "png"), _numbers(axes)
+
+
+def draw_grid(title: str, parts: Mapping[str, Sequence[Panel]], columns: int) -> bytes:
+    """PNG of parts below each other, each a name and its panels in so many columns."""
+    heights = [-(-len(panels) // columns) for panels in parts.values()] or [1]
+    with matplotlib.rc_context(_PAGE):
+        drawing = _new_figure(5.5 * columns, 4.8 * sum(heights), dpi=100)
+        drawing.suptitle(title, fontsize=12)
+        rows = drawing.subfigures(len(heights), 1, squeeze=False, height_ratios=heights).flat
+        for row, height, (name, panels) in zip(rows, heights, parts.items(), strict=False):
+            row.suptitle(name, fontsize=11)
+            for panel, part in zip(panels, row.subfigures(height, columns, squeeze=False).flat, strict=False):
+                _draw(panel, part)
+        return _saved(drawing, "png")
+
+
+def _draw(panel: Panel, part: FigureBase, room: int = 72) -> tuple[Axes, int]:
+    """Draw it with its legend below, in lines of about `room` letters; returns the axes and the legend's lines.
+
+    A panel without data says "not measured".
+    """
+    axes = part.subplots()
     panel.draw(axes)
-    clean_axes([axes], grid=True)
-    if axes.get_legend() is not None:
-        longest = max(map(len, axes.get_legend_handles_labels()[1]))
-        legend_below(axes, columns=2 if longest < 32 else 1)  # there is no neighbour to make room
-    return png_of(drawing), _numbers(axes)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = axes.get_legend_handles_labels()
+    if not handles:
+        if not axes.patches:
+            axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes, color=GREY)
+        return axes, 0
+    wrapped = [textwrap.fill(label, room - _HANDLE) for label in labels]
+    columns = max(1, min(4, room // (max(map(len, labels)) + _HANDLE)))
+    part.legend(handles, wrapped, loc="outside lower center", ncols=columns, frameon=False)
+    return axes, -(-sum(label.count("\n") + 1 for label in wrapped) // columns)
 
 
 def _numbers(axes: Axes) -> ReportTable:
@@ -104,19 +134,19 @@ def write_figures(folder: Path, panels: Mapping[str, Panel], tables: Mapping[str
 
     Raises `UsageError` where the folder can't be written.
     """
-    written = []
+    files: dict[str, bytes] = {}
+    for name, panel in panels.items():
+        files |= {f"{name}.{kind}": data for kind, data in _paper_files(panel).items()}
+    for name, table in tables.items():
+        files |= {f"{name}.csv": table.csv().encode(), f"{name}.tex": table.latex().encode()}
+    written = {folder / re.sub(r"[^\w.+=-]+", "_", name): data for name, data in files.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, panel in panels.items():
-            written += _write_panel(folder / _file_name(name), panel)
-        for name, table in tables.items():
-            for suffix, text in ((".csv", table.csv()), (".tex", table.latex())):
-                path = folder / f"{_file_name(name)}{suffix}"
-                path.write_text(text)
-                written.append(path)
+        for path, data in written.items():
+            path.write_bytes(data)
     except OSError as error:
         raise UsageError(f"--figures {folder} can't be written: {error}.") from error
-    return written
+    return list(written)
 
 
 def named_panels(panels: Sequence[Panel]) -> dict[str, Panel]:
@@ -124,76 +154,38 @@ def named_panels(panels: Sequence[Panel]) -> dict[str, Panel]:
     return {re.sub(r"[^a-z0-9]+", "_", panel.shows.lower()).strip("_"): panel for panel in panels}
 
 
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.+=-]+", "_", name)
-
-
-def _write_panel(path: Path, panel: Panel) -> list[Path]:
+def _paper_files(panel: Panel) -> dict[str, bytes]:
+    """By format."""
     with matplotlib.rc_context(_PAPER):
-        drawing = new_figure(WIDTH, HEIGHT, dpi=300)
-        axes = drawing.subplots()
-        panel.draw(axes)
-        clean_axes([axes], grid=True)
-        if (own := axes.get_legend()) is not None:
-            own.remove()
-        handles, labels = axes.get_legend_handles_labels()
-        if handles:
-            columns = 2 if max(map(len, labels)) <= _BESIDE else 1
-            wrapped = [textwrap.fill(label, _ALONE) for label in labels]
-            lines = sum(label.count("\n") + 1 for label in wrapped)
-            # the legend's room is added: it takes none of the panel's
-            drawing.set_size_inches(WIDTH, HEIGHT + 0.14 * -(-lines // columns))
-            drawing.legend(handles, wrapped, loc="outside lower center", ncols=columns, frameon=False)
-        files = [path.with_name(f"{path.name}.{kind}") for kind in _FORMATS]
-        for file, kind in zip(files, _FORMATS, strict=True):
-            save(drawing, file, kind)
-    return files
+        drawing = _new_figure(WIDTH, HEIGHT, dpi=300)
+        _, lines = _draw(panel, drawing, room=54)
+        drawing.set_size_inches(
+            WIDTH, HEIGHT + 0.14 * lines
+        )  # the legend's room is added: it takes none of the panel's
+        return {kind: _saved(drawing, kind) for kind in _FORMATS}
 
 
-def new_figure(width: float, height: float, dpi: int) -> Figure:
+def _new_figure(width: float, height: float, dpi: int) -> Figure:
     """An empty figure of this size in inches, with room made for all labels."""
     drawing = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
     FigureCanvasAgg(drawing)
     return drawing
 
 
-def png_of(drawing: Figure) -> bytes:
-    png = io.BytesIO()
-    save(drawing, png, "png")
-    return png.getvalue()
-
-
-def save(drawing: Figure, file: io.BytesIO | Path, kind: str) -> None:
-    """Write the figure as `kind` (png, pdf, svg). Text stands as it is: a `$` in an arm's name starts no formula."""
+def _saved(drawing: Figure, kind: str) -> bytes:
+    """The figure as png, pdf or svg. Text stands as it is: a `$` in an arm's name starts no formula."""
     text: Any
     for text in drawing.findobj(Text):
         text.set_parse_math(False)
+    file = io.BytesIO()
     drawing.savefig(file, format=kind, metadata=_FORMATS[kind])
+    return file.getvalue()
 
 
-def blues(count: int) -> list[str]:
-    """That many shades, from light to dark."""
-    shades = matplotlib.colormaps["Blues"]
-    return [matplotlib.colors.to_hex(shades(0.35 + 0.65 * place / max(1, count - 1))) for place in range(count)]
-
-
-def clean_axes(panels: Iterable[Axes], grid: bool = False) -> None:
-    """Remove the frame's top and right; with `grid`, draw a faint grid."""
-    for axes in panels:
-        if grid:
-            axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-
-
-def steps_axis(axes: Axes) -> None:
-    axes.set_xlabel("step")
+def steps_axis(axes: Axes, title: str, **more: Any) -> None:
+    """`more`: as `Axes.set`."""
+    axes.set(title=title, xlabel="step", **more)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def from_zero(axes: Axes) -> None:
-    """Begin the vertical axis at 0, unless something is below, as a reward of the user's own may be."""
-    if axes.dataLim.y0 >= 0:
-        axes.set_ylim(bottom=0)
 
 
 def samples_axis(axes: Axes, ks: Sequence[str], title: str) -> None:
@@ -202,18 +194,6 @@ def samples_axis(axes: Axes, ks: Sequence[str], title: str) -> None:
         axes.set_xscale("log", base=2)
         axes.set_xticks([int(k) for k in ks], ks)
     axes.set(title=title, xlabel="k samples a problem", ylabel="pass@k", ylim=(0, 1.02))
-
-
-def legend_below(axes: Axes, columns: int = 3, below: float = 0.13) -> None:
-    """Put the legend under the panel, `below` in panel heights; a panel without data says "not measured"."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, frameon=False, ncols=columns, loc="upper center", bbox_to_anchor=(0.5, -below))
-    else:
-        say_not_measured(axes)
-
-
-def say_not_measured(axes: Axes) -> None:
-    axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes, color=GREY)
 
 
 def running_mean(values: Sequence[float]) -> list[float]:

@@ -9,11 +9,10 @@ from typing import Any
 from markupsafe import Markup
 from rich.console import Console
 
+from raypoly.analysis.reports.charts import draw_run, run_panels, time_panels
 from raypoly.analysis.reports.figures import named_panels, write_figures
-from raypoly.analysis.reports.pages import html_page, render
-from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser
-from raypoly.analysis.reports.rollout_sample import sample_rollouts
-from raypoly.analysis.reports.run_figure import draw_run, run_panels, time_panels
+from raypoly.analysis.reports.pages import check_output, html_page, render, write_output
+from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser, sample_rollouts
 from raypoly.analysis.reports.run_table import (
     damage_table,
     first_and_last,
@@ -21,14 +20,12 @@ from raypoly.analysis.reports.run_table import (
     later_table,
     measure_table,
     pause_table,
-    results_note,
     results_table,
     role_table,
     set_aside_table,
     tail_words,
     time_table,
 )
-from raypoly.analysis.reports.whole_files import check_output, write_output
 from raypoly.core.errors import CorruptData, StorageError, UsageError
 from raypoly.core.settings import dump
 from raypoly.core.tables import ReportTable
@@ -66,8 +63,6 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None, o
         for name in _SCAFFOLDS:
             if name in tables:
                 console.print(tables[name])
-        if note := results_note(run.summary):
-            console.print(note, highlight=False)
     if "later" in tables:
         console.print("Measured again by raypoly evaluate:", highlight=False)
         console.print(tables["later"])
@@ -132,8 +127,7 @@ def _head(run: RunFiles) -> dict[str, Any]:
         f"problems: {run.config.problems.source}" + ("" if run.config.problems.budgets else " without budgets"),
     ]
     before, _ = first_and_last(run.summary)
-    note = results_note(run.summary)
-    return {"run": run, "facts": ", ".join(facts), "before": before, "note": note, "tables": run_tables(run)}
+    return {"run": run, "facts": ", ".join(facts), "before": before, "tables": run_tables(run)}
 
 
 def _body(run: RunFiles) -> Markup:

@@ -6,7 +6,7 @@ Evaluations are as in summary.json, rows as in metrics.jsonl.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from raypoly.core.tables import DASH, ReportTable, number
@@ -65,11 +65,7 @@ def results_table(summary: Mapping[str, Any]) -> ReportTable:
     sides: list[Mapping[str, Any]] = [before or {}, after or {}]
     old_curve, new_curve = curves = [side.get("pass_at_k", {}) for side in sides]
     measures = [(f"pass@{k}", old_curve.get(k), new_curve.get(k)) for k in shown_ks(curves)]
-    alike = len(_counted_alike(sides)) > 1
-    measures += [
-        (_COUNT if alike else f"{_COUNT}, {by}", sides[0].get(key), sides[1].get(key))
-        for key, by in list(STRATEGIES.items())[: 1 if alike else None]
-    ]
+    measures += [(f"{_COUNT}, {by}", sides[0].get(key), sides[1].get(key)) for key, by in STRATEGIES.items()]
     heads = zip(("before", "after"), (before, after), strict=True)
     return ReportTable(
         ("", *(f"step {side['step']}" if side else word for word, side in heads), "change"),
@@ -80,22 +76,6 @@ def results_table(summary: Mapping[str, Any]) -> ReportTable:
         ],
         title=f"{summary.get('objective', '?')}, test split, {sides[0].get('samples', '?')} samples a problem",
     )
-
-
-def results_note(summary: Mapping[str, Any]) -> str:
-    """Why strategies have one row and not three; empty where they have three, or fewer were counted."""
-    ways = _counted_alike([side or {} for side in first_and_last(summary, "test")])
-    if len(ways) < 2:
-        return ""
-    return f"Counted {', '.join(ways[:-1])} and {ways[-1]}, the strategies are equally many."
-
-
-def _counted_alike(sides: Sequence[Mapping[str, Any]]) -> list[str]:
-    # Who counted strategies, where all found the same; else nobody.
-    found = {by: [side.get(key) for side in sides] for key, by in STRATEGIES.items()}
-    known = {by: values for by, values in found.items() if values != [None] * len(sides)}
-    by_trace = known.get(STRATEGIES["strategies_correct"])
-    return list(known) if by_trace and all(values == by_trace for values in known.values()) else []
 
 
 def later_table(runs: Mapping[str, RunFiles]) -> ReportTable:
@@ -239,8 +219,8 @@ def _agreement(agreements: Sequence[tuple[int, float]]) -> list[tuple[str, str]]
 
 
 def pause_table(summary: Mapping[str, Any]) -> ReportTable:
-    rows = [(str(each["since"]), _length(each), str(each["reason"])) for each in summary.get("pauses", [])]
-    return ReportTable(("since", "lasted", "why"), rows, {1})
+    pauses = [{**each, "lasted": _length(each)} for each in summary.get("pauses", [])]
+    return _listed(pauses, {"since": "since", "lasted": "lasted", "why": "reason"}, {1})
 
 
 def _length(pause: Mapping[str, Any]) -> str:
@@ -251,11 +231,14 @@ def _length(pause: Mapping[str, Any]) -> str:
 
 
 def set_aside_table(summary: Mapping[str, Any]) -> ReportTable:
-    problems = summary.get("set_aside", {})
-    rows = [(name, str(entry["groups"]), str(entry["reason"])) for name, entry in problems.items()]
-    return ReportTable(("problem", "groups", "reason"), rows, {1})
+    problems = [{"problem": name, **entry} for name, entry in summary.get("set_aside", {}).items()]
+    return _listed(problems, {"problem": "problem", "groups": "groups", "reason": "reason"}, {1})
 
 
 def damage_table(summary: Mapping[str, Any]) -> ReportTable:
-    rows = [(str(each["key"]), str(each["moved_to"]), str(each["reason"])) for each in summary.get("damaged", [])]
-    return ReportTable(("file", "now", "why"), rows, ())
+    return _listed(summary.get("damaged", []), {"file": "key", "now": "moved_to", "why": "reason"})
+
+
+def _listed(entries: Rows, columns: Mapping[str, str], numbers: Collection[int] = ()) -> ReportTable:
+    """A row for each entry; `columns`: the key of each column's values."""
+    return ReportTable(tuple(columns), [[str(it[key]) for key in columns.values()] for it in entries], numbers)

@@ -23,7 +23,6 @@ from raypoly.core.values import Problem
 from raypoly.data.formats import (
     apps,
     code_contests,
-    codeforces,
     humaneval,
     leetcode,
     livecodebench,
@@ -73,7 +72,7 @@ FORMATS = (
     Format("test output prediction", output_prediction.recognises_test, output_prediction.to_problem_test),
     Format("CodeContests", code_contests.recognises, code_contests.to_problem),
     Format("CodeContests+", code_contests.recognises_plus, code_contests.to_problem_plus),
-    Format("Codeforces", codeforces.recognises, codeforces.to_problem),
+    Format("Codeforces", code_contests.recognises_codeforces, code_contests.to_problem_codeforces),
     Format("MBPP", mbpp.recognises, mbpp.to_problem),
     Format("APPS and TACO", apps.recognises, apps.to_problem),
     Format("verifiable problems", test_lists.recognises, test_lists.to_problem),

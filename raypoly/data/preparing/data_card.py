@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from raypoly.core import __version__
@@ -22,39 +21,32 @@ _FEWEST_TOKENS = 16
 Decisions = Mapping[StageName, Sequence[Decision]]
 
 
-@dataclass(frozen=True)
-class PreparationResult:
-    config: PrepareConfig
-    loaded: LoadedSources
-    against: LoadedSources | None
-    decisions: Decisions
-    splits: Mapping[str, Sequence[Candidate]]
-    """Those that are not empty, in the order train, validation, test."""
-
-    @property
-    def kept(self) -> list[Candidate]:
-        return [it for part in self.splits.values() for it in part]
-
-
-def card_values(result: PreparationResult) -> dict[str, Any]:
-    """A function of problems and config, without machine or time."""
-    config, decisions, kept = result.config, result.decisions, result.kept
+def card_values(
+    config: PrepareConfig,
+    loaded: LoadedSources,
+    against: LoadedSources | None,
+    decisions: Decisions,
+    splits: Mapping[str, Sequence[Candidate]],
+) -> dict[str, Any]:
+    """A function of problems and config, without machine or time. `splits`: those that are not empty, in the order
+    train, validation, test."""
+    kept = [it for part in splits.values() for it in part]
     days = [it.facts.date for it in kept if it.facts.date]
     return {
         "name": config.run.name,
         "raypoly": __version__,
-        "stages": stage_counts(decisions, _skipped(result)),
-        "sources": _sources(result.loaded, config.sources),
-        "against": {} if result.against is None else _sources(result.against, config.against),
+        "stages": stage_counts(decisions, _skipped(config, decisions)),
+        "sources": _sources(loaded, config.sources),
+        "against": {} if against is None else _sources(against, config.against),
         "pairs": [{"problem": d.problem_id, **d.facts} for d in decisions["same"] if d.reason],
         "reasons": _reasons(decisions),
         "samples": config.sampling.samples,
         "band": [config.band.low, config.band.high],
         "passes": _passes(decisions["sampling"]),
         "prompt_tokens": _tokens(decisions["prompts"], kept, config.generator.max_prompt_tokens),
-        "splits": {name: len(part) for name, part in result.splits.items()},
+        "splits": {name: len(part) for name, part in splits.items()},
         "levels": sorted({_level(it) for it in kept}, key=lambda level: ((*_LEVELS, level).index(level), level)),
-        "difficulty": {name: _counted(map(_level, part)) for name, part in result.splits.items()},
+        "difficulty": {name: _counted(map(_level, part)) for name, part in splits.items()},
         "tags": _counted(tag for it in kept for tag in set(it.facts.tags)),
         "licences": _counted(it.facts.licence or "unknown" for it in kept),
         "dates": [min(days), max(days)] if days else None,
@@ -74,17 +66,14 @@ def stage_counts(decisions: Decisions, skipped: Collection[StageName] = ()) -> l
     return rows
 
 
-def _skipped(result: PreparationResult) -> set[StageName]:
-    skipped: set[StageName] = set()
-    if not any(source.chooses for source in result.config.sources.values()):
-        skipped.add("choose")
-    if not result.config.solutions.check and not result.config.solutions.require:
-        skipped.add("solutions")
-    if not any("tokens" in decision.facts for decision in result.decisions["prompts"]):
-        skipped.add("prompts")
-    if not result.config.sampling.samples:
-        skipped.add("sampling")
-    return skipped
+def _skipped(config: PrepareConfig, decisions: Decisions) -> set[StageName]:
+    asked: dict[StageName, bool] = {
+        "choose": any(source.chooses for source in config.sources.values()),
+        "solutions": config.solutions.check or config.solutions.require,
+        "prompts": any("tokens" in decision.facts for decision in decisions["prompts"]),
+        "sampling": config.sampling.samples > 0,
+    }
+    return {name for name, is_asked in asked.items() if not is_asked}
 
 
 def encode_card(values: Mapping[str, Any]) -> bytes:

@@ -98,18 +98,23 @@ def influential(config: FolderConfig) -> dict[str, Any]:
     return {key: value for key, value in dotted_values(config).items() if key not in free}
 
 
-def _check(store: Store, config: FolderConfig) -> None:
-    if not store.exists(_CONFIG_KEY):
-        strange = find_foreign_entry(store)
-        if strange is not None:
-            raise UsageError(f"run.dir={store.uri} holds {strange} and no preparation: give a new or empty folder.")
-        return
+def read_first_values(store: Store, key: str, what: str) -> dict[str, Any] | None:
+    """What the folder of `what`, a preparation or an evaluation, was begun with; None in a new one. Raises `UsageError`
+    where it holds something else."""
+    if not store.exists(key):
+        if (strange := find_foreign_entry(store)) is not None:
+            raise UsageError(f"run.dir={store.uri} holds {strange} and no {what}: give a new or empty folder.")
+        return None
     try:
-        first = unseal(store.read(_CONFIG_KEY), store.place(_CONFIG_KEY))
+        return unseal(store.read(key), store.place(key))
     except CorruptData as error:
-        raise UsageError(f"{error} Restore it, or add run.fresh=true for a new preparation.") from error
-    changes = diff_configs(first, config)
+        raise UsageError(f"{error} Restore it, or add run.fresh=true for a new {what}.") from error
+
+
+def _check(store: Store, config: FolderConfig) -> None:
+    first = read_first_values(store, _CONFIG_KEY, "preparation")
     free = keys_without_effect(type(config))
+    changes = [] if first is None else diff_configs(first, config)
     refused = [change for change in changes if change.key not in free and not change.key.startswith(config.later)]
     if refused:
         raise UsageError(

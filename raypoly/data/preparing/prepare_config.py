@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -20,7 +19,6 @@ from raypoly.core.config import (
     TrainConfig,
     WarmStartConfig,
 )
-from raypoly.core.settings import load_of
 from raypoly.data.preparing.row_conditions import RowConditions
 
 
@@ -215,8 +213,3 @@ class PrepareConfig(FolderConfig):
             train=TrainConfig(seed=self.sampling.seed, rollouts=max(1, self.sampling.samples)),
             ray=self.ray,
         )
-
-
-def load_config(path: str, overrides: Sequence[str] = ()) -> PrepareConfig:
-    """`overrides`: `section.key=value`, `sources.NAME.key=value`."""
-    return load_of(PrepareConfig, path, overrides)

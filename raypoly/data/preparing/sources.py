@@ -9,13 +9,15 @@ A row becomes a problem, or is set aside with a reason; of the problems a source
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from raypoly.core.errors import UsageError
-from raypoly.core.packaged_files import PACKAGED_PROBLEMS
+from raypoly.core.plugins import PACKAGED_PROBLEMS
+from raypoly.core.seeds import derive
 from raypoly.core.values import Problem
 from raypoly.data.formats import FORMATS, problem_of
 from raypoly.data.formats.row_fields import LONGEST_REASON, one_line, row_id
@@ -25,7 +27,6 @@ from raypoly.data.jsonl import outside_window
 from raypoly.data.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, facts_of, split_of
 from raypoly.data.preparing.decision_log import Decision
 from raypoly.data.preparing.prepare_config import SourceConfig
-from raypoly.data.preparing.row_choice import RowChoice
 from raypoly.data.preparing.row_conditions import MATCHES, RowMatch
 
 
@@ -76,8 +77,8 @@ def find_source(name: str, source: SourceConfig) -> SourceFile:
     revision = source.revision
     if source.hub is not None:
         split = HubSplit(source.hub, source.revision, source.subset, source.split, source.file)
-        found = split.find(f"The data set of {name}, {source.hub},")
-        paths, revision = found.files, found.commit or revision
+        paths, commit = split.find(f"The data set of {name}, {source.hub},")
+        revision = commit or revision
     elif (packaged := PACKAGED_PROBLEMS.get(str(source.path))) is not None:
         paths = (packaged.find(f"The file of {name}, {source.path},"),)
     digests = [_digest(name, path) for path in paths]
@@ -187,3 +188,48 @@ def describe_loaded(loaded: LoadedSources) -> str:
         return words
     facts = first.facts
     return f"{words}; the first that was set aside is row {facts['row']} of {facts['source']}: {first.reason}"
+
+
+class RowChoice:
+    def __init__(self, name: str, source: SourceConfig) -> None:
+        self._name, self._source = name, source
+        self.left_out: list[Decision] = []
+        self._absent: set[str] | None = None  # fields of `where` that every row so far lacks
+        self._present: set[str] = set()
+
+    def matches(self, problem_id: str, facts: SourceFacts, match: RowMatch) -> bool:
+        """Whether a usable row meets `where`; else it is left out."""
+        self._absent = set(match.absent) if self._absent is None else self._absent & set(match.absent)
+        self._present.update(match.present)
+        if match.unmet:
+            self._leave_out(problem_id, facts, match.unmet)
+        return not match.unmet
+
+    def draw(self, matching: Sequence[Candidate]) -> list[Candidate]:
+        """`take` of those that meet `where`, in their order; a larger `take` adds to a smaller one.
+
+        Raises `UsageError` if there are fewer, or none, or if no row had a field of `where`.
+        """
+        if self._absent:
+            raise UsageError(
+                f"where of {self._name} names the field {min(self._absent)!r}, which none of its usable rows has; they "
+                f"have {', '.join(sorted(self._present))}."
+            )
+        if not matching:
+            one = self.left_out[0]
+            raise UsageError(f"No problem of {self._name} meets its where; of {one.problem_id}, for one: {one.reason}.")
+        take = self._source.take
+        if take is None:
+            return list(matching)
+        if take > len(matching):
+            raise UsageError(f"take={take} of {self._name} is more than its {len(matching)} problems: lower it.")
+        order = sorted(it.id for it in matching)
+        random.Random(derive(self._source.seed or 0, "prepare take", self._name)).shuffle(order)
+        drawn = set(order[:take])
+        for it in matching:
+            if it.id not in drawn:
+                self._leave_out(it.id, it.facts, f"it is not among the {take} that take drew")
+        return [it for it in matching if it.id in drawn]
+
+    def _leave_out(self, problem_id: str, facts: SourceFacts, reason: str) -> None:
+        self.left_out.append(Decision(problem_id, "choose", reason, {"source": facts.source, "row": facts.row}))

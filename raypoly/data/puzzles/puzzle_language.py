@@ -4,12 +4,18 @@
     "# sum of squares of even numbers from 1 to n\\ndef f(n):\\n"
 
 An expression template has `X` where the element stands. All mapped values are >= 0, so 0 is every aggregate's start.
+
+    method(puzzle, "reduce", rng)        # "fold over even numbers below n"
+
+A method in words is a strategy (`raypoly.strategies.planned_strategy` reads it back) and what it works on, in its
+puzzle's own words, so that one of another puzzle can be told apart.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -124,3 +130,28 @@ def all_puzzles() -> list[Puzzle]:
     folded = [Puzzle(*parts) for parts in itertools.product(_SOURCES, FILTERS, MAPS, AGGREGATES)]
     counted = [Puzzle(source, kept, _ONE, COUNT) for source in _SOURCES for kept in FILTERS if kept is not ALL]
     return folded + counted
+
+
+_WORDINGS: Mapping[str, Sequence[str]] = {
+    "for": ("for loop over", "loop once over", "iterate over"),
+    "while": ("while loop over", "go on while there are", "use while to take"),
+    "recursion": ("recursion over", "let f recurse over", "let f call itself on"),
+    "comprehension": ("comprehension over", "use a comprehension of", "comprehension that lists"),
+    "higher_order": ("map and filter over", "use map and filter on", "higher-order functions on"),
+    "reduce": ("reduce over", "fold over", "use reduce to fold"),
+}
+
+
+def wordings(puzzle: Puzzle, strategy: str) -> tuple[str, ...]:
+    """The three methods of this strategy."""
+    return tuple(f"{words} {numbers(puzzle)}" for words in _WORDINGS[strategy])
+
+
+def method(puzzle: Puzzle, strategy: str, rng: random.Random) -> str:
+    """One of `wordings`."""
+    return rng.choice(wordings(puzzle, strategy))
+
+
+def numbers(puzzle: Puzzle) -> str:
+    """The numbers that the aggregate is taken of."""
+    return f"{puzzle.map.words}{puzzle.filter.words}numbers {puzzle.source.words}"

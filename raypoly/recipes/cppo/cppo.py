@@ -24,9 +24,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from raypoly.algorithms.objectives.grpo import Deviation
+from raypoly.algorithms.objectives.grpo import Deviation, compare_with_peers
 from raypoly.algorithms.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
-from raypoly.algorithms.objectives.peers import compare_with_peers
 from raypoly.analysis.metrics.plan_diversity import has_duplicate
 from raypoly.core.errors import UsageError
 from raypoly.core.values import ATTEMPT, Float64

@@ -94,9 +94,9 @@ class GateQuestion:
         return found
 
 
-def question_prompt(problem: Problem, plan: str, words: Sequence[str], text: str, render: Render) -> str:
+def question_prompt(problem: Problem, plan: str, text: str, render: Render) -> str:
     """The prompt of `GateQuestion` without a tokenizer. `text`: the template."""
-    return _fill(problem, plan, words, read_template(text, "gate", "The gate's template"), render)
+    return _fill(problem, plan, WORDS, read_template(text, "gate", "The gate's template"), render)
 
 
 def _fill(problem: Problem, plan: str, words: Sequence[str], template: PromptTemplate, render: Render) -> str:

@@ -117,7 +117,7 @@ def _read(row: Any) -> LabelledPlan:
 
 def _messages(problem: Problem, plan: str) -> list[dict[str, str]]:
     """The question, before any chat template."""
-    found: list[dict[str, str]] = json.loads(question_prompt(problem, plan, WORDS, TEMPLATE, json.dumps))
+    found: list[dict[str, str]] = json.loads(question_prompt(problem, plan, TEMPLATE, json.dumps))
     return found
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from raypoly.algorithms.group_stage import GroupStage, StageKeys, StageModel
-from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Draft, Group, Problem, TestSuite
 from raypoly.recipes.cppo.gate_folder import GateFile, gate_hash, read_gate

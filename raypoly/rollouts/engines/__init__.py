@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,12 +18,26 @@ from raypoly.core.errors import UsageError
 from raypoly.core.plugins import load_plugin
 from raypoly.core.values import FinishReason, Float32, Int32
 from raypoly.rollouts.engines.transfer import Parcel
-from raypoly.rollouts.engines.vllm_arguments import check_engine_args
 
 KNOWN: Mapping[str, str] = {
     "vllm": "raypoly.rollouts.engines.vllm_engine:VllmEngine",
     "transformers": "raypoly.rollouts.engines.transformers_engine:TransformersEngine",
 }
+
+_OURS = "no key, since raypoly relies on its value"
+OWN_ARGUMENTS: Mapping[str, str] = {
+    "model": "model.path",
+    "dtype": "model.dtype",
+    "max_model_len": "generator.max_prompt_tokens and generator.max_tokens",
+    "max_num_batched_tokens": "generator.max_prompt_tokens and generator.max_tokens",
+    "max_num_seqs": "generator.max_sequences",
+    "gpu_memory_utilization": "generator.gpu_memory_fraction",
+    "enable_sleep_mode": "generator.placement",
+    "weight_transfer_config": "generator.transport",
+    **dict.fromkeys(("hf_overrides", "logprobs_mode", "generation_config", "enable_prefix_caching"), _OURS),
+    **dict.fromkeys(("block_size", "disable_log_stats", "enforce_eager", "enable_chunked_prefill", "seed"), _OURS),
+}
+"""The arguments that `VllmEngine` sets, and the keys that decide them."""
 
 Weights = Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]
 """Float32 arrays by transformers' names."""
@@ -69,16 +87,14 @@ class Engine(Protocol):
         ...
 
 
-class SleepingEngine(Protocol):
-    """An engine that can share a GPU with the learner (`colocated`)."""
+class FullEngine(Engine, Protocol):
+    """What an engine may have too: `sleep` to be `colocated`, `connect` and `receive` for weights that are no Ray
+    objects, `weight_hashes` to prove its weights. Without that a run only watches log-probabilities, which tell small
+    updates from none no better than rounding does."""
 
     def sleep(self) -> None:
         """Free the memory of weights and cache until new weights come; calls before that raise `Asleep`."""
         ...
-
-
-class ReceivingEngine(Protocol):
-    """An engine that gets weights by a transport other than Ray's objects."""
 
     def connect(self, info: Mapping[str, Any]) -> None:
         """Connect to the sender; `info` is from its `listen`."""
@@ -88,11 +104,6 @@ class ReceivingEngine(Protocol):
         """Load a parcel's weights. Raises `WeightsMismatch` if others arrive, `TransferBroken` if the sender is
         gone."""
         ...
-
-
-class HashingEngine(Protocol):
-    """An engine that can prove its weights. Without that a run only watches log-probabilities, which tell small updates
-    from none no better than rounding does."""
 
     def weight_hashes(self) -> Mapping[str, str]:
         """`raypoly.learner.weight_hash` of each weight in use, in the engine's dtype, by transformers' names; tied
@@ -138,10 +149,38 @@ def _check_able(kind: Any, config: GeneratorConfig) -> None:
     if config.placement == "colocated" and not hasattr(kind, "sleep"):
         raise UsageError(
             f"generator.engine={config.engine} has no sleep(), which generator.placement=colocated needs: "
-            "add it (raypoly.rollouts.engines.SleepingEngine), or use another placement."
+            "add it (raypoly.rollouts.engines.FullEngine), or use another placement."
         )
     if config.transport not in ("auto", "objects") and not hasattr(kind, "receive"):
         raise UsageError(
             f"generator.engine={config.engine} has no receive(), which generator.transport={config.transport} needs: "
-            "add it (raypoly.rollouts.engines.ReceivingEngine), or use objects."
+            "add it (raypoly.rollouts.engines.FullEngine), or use objects."
         )
+
+
+def check_engine_args(config: GeneratorConfig) -> None:
+    """Raise `UsageError` for an argument that raypoly sets, that vLLM lacks, or that the engine can't get."""
+    if config.engine_args and config.engine != "vllm":
+        raise UsageError(
+            f"generator.engine_args={config.engine_args} are for vLLM, and generator.engine={config.engine}: "
+            "leave them out, or set generator.engine=vllm."
+        )
+    for name in config.engine_args:
+        if name in OWN_ARGUMENTS:
+            raise UsageError(f"generator.engine_args.{name} can't be given: it is decided by {OWN_ARGUMENTS[name]}.")
+        if (known := vllm_arguments()) and name not in known:
+            near = get_close_matches(name, known - OWN_ARGUMENTS.keys(), n=3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else "."
+            raise UsageError(f"generator.engine_args.{name} is no argument of the EngineArgs of vLLM{hint}")
+
+
+@cache
+def vllm_arguments() -> frozenset[str]:
+    """Fields of EngineArgs in vLLM's source; empty where there is no vLLM."""
+    found = importlib.util.find_spec("vllm")
+    source = None if found is None or found.origin is None else Path(found.origin).parent / "engine" / "arg_utils.py"
+    if source is None or not source.is_file():
+        return frozenset()
+    classes = [node for node in ast.parse(source.read_text()).body if isinstance(node, ast.ClassDef)]
+    fields = [item for node in classes if node.name == "EngineArgs" for item in node.body]
+    return frozenset(it.target.id for it in fields if isinstance(it, ast.AnnAssign) and isinstance(it.target, ast.Name))

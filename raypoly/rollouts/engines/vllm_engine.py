@@ -20,15 +20,14 @@ from raypoly.core.config import GeneratorConfig
 from raypoly.core.values import Float32, Int32
 from raypoly.rollouts.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
 from raypoly.rollouts.engines.transfer import Parcel
-from raypoly.rollouts.engines.vllm_hashes import LoadedWeights
-from raypoly.rollouts.engines.vllm_head import LOAD_FORMAT, keep_in_float32, register_loader
 from raypoly.rollouts.engines.vllm_transfer import backend, checked_vllm, update_info
+from raypoly.rollouts.engines.vllm_weights import LOAD_FORMAT, LoadedWeights, keep_head_in_float32, register_loader
 
 
 # Facts about vLLM 0.32 that it relies on:
 #
 # - A GPU takes Model Runner V2, a CPU V1; docs/gpu.md says what differs.
-# - On a CPU a tied head silently keeps its old weights, so the engine is given an untied one (`vllm_head.py`).
+# - On a CPU a tied head silently keeps its old weights, so the engine is given an untied one (`vllm_weights.py`).
 # - The prefix cache survives a reload and must be reset.
 # - On AMX processors bf16 kernels crash unless the process has requested the tile state.
 # - `processed_logprobs` are log-probabilities after temperature.
@@ -76,7 +75,7 @@ class VllmEngine:
         )
         (self._loaded,) = self._engine.apply_model(partial(LoadedWeights, dtype=getattr(torch, dtype)))
         if not cuda:
-            self._engine.apply_model(keep_in_float32)
+            self._engine.apply_model(keep_head_in_float32)
             self._engine.apply_model(fuse_norms)
             skip_ranks()
         self._submitted = 0

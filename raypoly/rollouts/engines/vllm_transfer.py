@@ -1,4 +1,4 @@
-"""Weight transfer into vLLM: its own backends for the GPU, and ours for a CPU registered beside them.
+"""Weight transfer into vLLM: its own backends for the GPU, and gloo for a CPU registered beside them.
 
 An engine receives a parcel by vLLM's own three calls (start, update, finish) with every backend, so a CPU tests that
 route too; only the bytes take another way.
@@ -14,10 +14,13 @@ from typing import Any
 import torch
 
 from raypoly.core.errors import UsageError
-from raypoly.rollouts.engines.transfer import RECEIVERS, Named, Parcel, Sender, build_receiver, pieces_of
+from raypoly.rollouts.engines.gloo_transfer import GlooReceiver
+from raypoly.rollouts.engines.transfer import Named, Parcel, Sender, pieces_of
 
 _SUPPORTED = ("0.32",)  # minor versions of vLLM whose internals these files know
 _CHUNK = 1 << 30
+_GLOO = "raypoly_gloo"
+"""The backend's name in vLLM."""
 
 
 def checked_vllm() -> Any:
@@ -34,15 +37,16 @@ def checked_vllm() -> Any:
 
 def backend(transport: str) -> Any:
     """vLLM's engine argument for the transport; None for Ray objects."""
-    if transport not in (*RECEIVERS, "ipc", "nccl"):
+    if transport not in ("gloo", "ipc", "nccl"):
         return None
-    if transport in RECEIVERS:
-        _register(transport)
-    return import_module("vllm.config.weight_transfer").WeightTransferConfig(backend=_backend_name(transport))
+    if transport == "gloo":
+        _register_gloo()
+    name = _GLOO if transport == "gloo" else transport
+    return import_module("vllm.config.weight_transfer").WeightTransferConfig(backend=name)
 
 
 def update_info(transport: str, parcel: Parcel) -> dict[str, Any]:
-    if transport in RECEIVERS:
+    if transport == "gloo":
         return {"parcel": parcel}
     info: dict[str, Any] = {
         "names": [piece.name for piece in parcel.pieces],
@@ -77,7 +81,7 @@ class IpcSender(Sender):
 
 
 class NcclSender(Sender):
-    """vLLM's trainer for one engine. The driver calls the engine in the trainer's place."""
+    """vLLM's trainer for one engine, and its `WeightSource`. The driver calls the engine in the trainer's place."""
 
     def __init__(self, dtype: str) -> None:
         self._dtype: torch.dtype = getattr(torch, dtype)
@@ -94,7 +98,7 @@ class NcclSender(Sender):
         checked_vllm()
         nccl = import_module("vllm.distributed.weight_transfer.nccl_engine")
         info = nccl.NCCLTrainerInitInfo(rank=0, packed=True, packed_buffer_size_bytes=_CHUNK, **self._meeting)
-        self._trainer = nccl.NCCLTrainerWeightTransferEngine.trainer_init(info, client=_Silent(), source=_Source(self))
+        self._trainer = nccl.NCCLTrainerWeightTransferEngine.trainer_init(info, client=_Silent(), source=self)
 
     def offer(self, weights: Named, version: int) -> Parcel:
         """In the engine's dtype: half the bytes for bfloat16, and the same rounding."""
@@ -107,26 +111,13 @@ class NcclSender(Sender):
     def withdraw(self) -> None:
         self._source = []
 
-    def rounded(self) -> Iterator[tuple[str, torch.Tensor]]:
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
         for name, tensor in self._source:
             yield name, tensor.to(self._dtype)
 
-    def declared(self) -> list[Any]:
+    def metadata(self) -> list[Any]:
         meta = import_module("vllm.distributed.weight_transfer.base").ParamMeta
         return [meta(name, self._dtype, tuple(tensor.shape)) for name, tensor in self._source]
-
-
-class _Source:
-    """vLLM's `WeightSource`: the sender's current offer."""
-
-    def __init__(self, sender: NcclSender) -> None:
-        self._sender = sender
-
-    def metadata(self) -> list[Any]:
-        return self._sender.declared()
-
-    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
-        return self._sender.rounded()
 
 
 class _Silent:
@@ -141,22 +132,17 @@ class _Silent:
     def finish_weight_update(self, weight_version: str | None = None) -> None: ...
 
 
-def _backend_name(transport: str) -> str:
-    return f"raypoly_{transport}" if transport in RECEIVERS else transport
-
-
-def _register(transport: str) -> None:
-    """Register a CPU transport as a backend of vLLM's."""
+def _register_gloo() -> None:
     base = import_module("vllm.distributed.weight_transfer.base")
     factory = import_module("vllm.distributed.weight_transfer.factory").WeightTransferEngineFactory
     reload = import_module("vllm.model_executor.model_loader.reload")
 
     class Backend(base.WeightTransferEngine):  # type: ignore[misc,name-defined]
-        """Loads the weights from a receiver, as vLLM's NCCL backend does from NCCL."""
+        """Loads the weights as vLLM's NCCL backend does."""
 
         def __init__(self, config: Any, vllm_config: Any, device: torch.device, model: torch.nn.Module) -> None:
             super().__init__(config, vllm_config, device, model)
-            self._receiver = build_receiver(transport)
+            self._receiver = GlooReceiver()
 
         def parse_init_info(self, init_dict: dict[str, Any]) -> dict[str, Any]:
             return init_dict
@@ -179,5 +165,5 @@ def _register(transport: str) -> None:
         def shutdown(self) -> None:
             """Nothing outlives the process."""
 
-    if _backend_name(transport) not in factory._registry:
-        factory.register_engine(_backend_name(transport), Backend)
+    if _GLOO not in factory._registry:
+        factory.register_engine(_GLOO, Backend)

@@ -1,4 +1,5 @@
-"""The scaffolds of a run: the one that trains, those that evaluations ask, and the problems as all of them need them.
+"""The scaffolds of a run: the one that trains, those that evaluations ask, the problems as all of them need them, and
+the planned numbers of a group, before anything is sampled.
 
 problem_set = fit_problems(problem_set, config)
 of_evaluations(config)["tuple"]
@@ -12,16 +13,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import load_plugin, recipe_parts
 from raypoly.core.settings import parse_value
-from raypoly.core.values import Split, TestSuite
+from raypoly.core.values import Problem, Split, TestSuite
 from raypoly.data import ProblemSet
 from raypoly.data.problem_set import check_apart
 from raypoly.data.public_tests import set_apart
 from raypoly.rollouts.scaffolds import KNOWN, Scaffold, build, name_of_run, of_run
-from raypoly.rollouts.scaffolds.scaffold import checked_asks
+from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
+
+_PROBLEM = Problem("forecast", "prompt", "f", TestSuite("none", ""))
 
 
 def fit_problems(problem_set: ProblemSet, config: Config) -> ProblemSet:
@@ -94,3 +98,31 @@ def _named(config: Config, name: str) -> Scaffold:
 def is_sampled(config: Config) -> bool:
     """Whether a run samples anything, in training or to be measured, and needs an engine."""
     return config.evaluate.every > 0 or of_run(config).samples
+
+
+def first_prompts(scaffold: Scaffold, problem: Problem, attempts: int) -> tuple[str, ...]:
+    """The distinct prompts of the scaffold's first asks, in the order of use. Raises `UsageError` as `checked_asks`."""
+    return tuple(dict.fromkeys(ask.prompt for ask in checked_asks(scaffold, problem, (), attempts)))
+
+
+def distinct_prompts(scaffold: Scaffold, attempts: int) -> int:
+    """P, the distinct prompts of a group's attempts. Those made from drafts are taken to differ, and so are those of a
+    scaffold that needs a real problem."""
+    try:
+        asks = checked_asks(scaffold, _PROBLEM, (), attempts)
+    except UsageError:
+        return attempts
+    return len({ask.prompt for ask in asks}) if is_final(asks) else attempts
+
+
+def answers_for_drafts(objective: Objective) -> bool:
+    """Whether the objective gives drafts advantages."""
+    return type(objective).compute_drafts is not Objective.compute_drafts
+
+
+def planned_rows(objective: Objective, scaffold: Scaffold, attempts: int) -> int:
+    """N where drafts are not trained, N + D where they are, D without attempts; at least 1. They divide a step's loss
+    beside the planned problems; being planned, they are the same whatever was sampled."""
+    trained = answers_for_drafts(objective) or scaffold.trains_drafts
+    drafts = scaffold.planned_drafts(attempts) if trained else 0
+    return max(1, scaffold.planned_attempts(attempts) + drafts)

@@ -38,11 +38,6 @@ class LeaseOwner:
         return cls(socket.gethostname(), pid, command or " ".join(sys.argv), now, _machine(), _start_of(pid))
 
     @property
-    def seems_alive(self) -> bool:
-        """Whether it lives or can't be checked from here."""
-        return self.host != socket.gethostname() or is_alive(self.pid)
-
-    @property
     def is_here(self) -> bool:
         """Whether it is surely of this machine: two containers may have the same host name."""
         return bool(self.machine) and self.machine == _machine()
@@ -107,8 +102,6 @@ class LeaseState:
     lives: bool | None
     """Whether its owner may still write; None if that can't be known from here."""
     summary: str
-    pid: int | None = None
-    """Of an owner that lives on this machine."""
 
 
 def lease_held(uri: str, owner: str) -> LeaseHeld:

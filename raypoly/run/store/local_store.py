@@ -255,15 +255,18 @@ class LocalLease(Lease):
     @classmethod
     def acquire(cls, store: LocalStore, description: str) -> LocalLease:
         descriptor = _lock(store)
+        unfenced = store.with_options(store.options)  # an earlier lease of this process must not refuse
         try:
-            epoch = _next_epoch(store)
+            epoch = _next_epoch(unfenced)
             owner = {"epoch": epoch, **asdict(LeaseOwner.this_process(description))}
-            store.put_mutable(OWNER_KEY, json.dumps(owner, indent=2).encode())
+            unfenced.put_mutable(OWNER_KEY, json.dumps(owner, indent=2).encode())
             store.clean()
         except BaseException:
             os.close(descriptor)
             raise
-        return cls(store, descriptor, epoch)
+        lease = cls(store, descriptor, epoch)
+        store.fence = lease.check
+        return lease
 
     def check(self) -> None:
         if self._descriptor is None:
@@ -304,7 +307,7 @@ def probe_local_lease(store: LocalStore) -> LeaseState | None:
     if not owner.is_here:
         return LeaseState(epoch, None, f"perhaps held by {owner.description}, which can't be asked from this machine")
     if _is_locked(store.local_path(LOCK_KEY)):
-        return LeaseState(epoch, True, f"held by {owner.description}", owner.pid)
+        return LeaseState(epoch, True, f"held by {owner.description}")
     return LeaseState(epoch, False, f"free; given back by {owner.description}")
 
 
@@ -324,7 +327,7 @@ def _lock(store: LocalStore) -> int:
             # A dead owner may still be named: the new one is about to write its name, or the kernel is still closing
             # the old one's files. That ends in some seconds.
             found = read_owner(store)
-            if (found and found[1].seems_alive) or time.monotonic() > deadline:
+            if (found and not found[1].is_gone) or time.monotonic() > deadline:
                 os.close(descriptor)
                 raise lease_held(store.uri, found[1].description if found else "another process") from None
         except OSError as error:

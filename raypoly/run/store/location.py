@@ -2,7 +2,7 @@
 
 Location.parse("~/runs/a"), Location.parse("s3://bucket/runs/a?region=eu-west-1&endpoint_override=http://127.0.0.1:9000")
 
-URIs and their options are written as for `pyarrow.fs`. A location never holds a secret: it is printed, logged and kept.
+A location never holds a secret: it is printed, logged and kept.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from raypoly.core.caches import cache_root
 from raypoly.core.errors import UsageError
 
-OBJECT_SCHEMES = ("s3", "gs", "gcs", "az", "abfs", "abfss")
-"""The schemes that obstore serves. Any other is tried with pyarrow."""
-OPTIONS = {
+_FAMILIES = {"s3": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
+_OPTIONS = {
     "s3": ("region", "scheme", "endpoint_override", "force_virtual_addressing"),
     "gs": ("scheme", "endpoint_override"),
     "az": ("account", "endpoint_override", "scheme"),
@@ -29,7 +28,6 @@ _CREDENTIALS = {
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
-_FAMILIES = {"gcs": "gs", "abfs": "az", "abfss": "az"}
 
 
 @dataclass(frozen=True)
@@ -57,22 +55,26 @@ class Location:
     @classmethod
     def _remote(cls, scheme: str, text: str) -> Location:
         parts = urlsplit(text)
-        family = _FAMILIES.get(scheme, scheme)
+        family = _FAMILIES.get(scheme)
         user, _, place = parts.netloc.rpartition("@")
-        if user and (scheme not in ("abfs", "abfss", "hdfs") or ":" in user):
-            keys = _CREDENTIALS.get(family, "the environment")
+        if family is None:
+            raise UsageError(
+                f"run.dir={scheme}://{place}{parts.path} is in no storage that raypoly knows: "
+                "give a folder's path, or s3://, gs:// or az://bucket/prefix."
+            )
+        if user and (scheme not in ("abfs", "abfss") or ":" in user):
             raise UsageError(
                 f"run.dir={scheme}://...@{place}{parts.path} holds credentials, which would be printed and kept with "
-                f"the run: leave them out and give them by {keys}."
+                f"the run: leave them out and give them by {_CREDENTIALS[family]}."
             )
-        if not place and scheme in OBJECT_SCHEMES:
+        if not place:
             raise UsageError(f"run.dir={scheme}://{parts.path} names no bucket: write {scheme}://bucket/prefix.")
         options = tuple(sorted(parse_qsl(parts.query, keep_blank_values=True)))
-        unknown = [key for key, _ in options if family in OPTIONS and key not in OPTIONS[family]]
+        unknown = [key for key, _ in options if key not in _OPTIONS[family]]
         if unknown:
             raise UsageError(
                 f"run.dir={scheme}://{place}{parts.path} has the option {unknown[0]!r}; known: "
-                f"{', '.join(OPTIONS[family])}. Credentials are given by {_CREDENTIALS[family]}."
+                f"{', '.join(_OPTIONS[family])}. Credentials are given by {_CREDENTIALS[family]}."
             )
         if "//" in parts.path or {".", ".."} & set(parts.path.split("/")):
             raise UsageError(
@@ -82,8 +84,8 @@ class Location:
 
     @property
     def family(self) -> str:
-        """`file`, `s3`, `gs`, `az`, or the scheme itself."""
-        return _FAMILIES.get(self.scheme, self.scheme)
+        """`s3`, `gs` or `az`."""
+        return _FAMILIES[self.scheme]
 
     @property
     def folder(self) -> Path | None:

@@ -28,7 +28,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from raypoly.core.errors import UsageError
 from raypoly.run.store.location import Location, StorageOptions
-from raypoly.run.store.store import PART, NoCondition, RequestFailed, Store, in_parts
+from raypoly.run.store.store import NO_CONDITION, PART, USE_OTHER, RequestFailed, Store, in_parts
 
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them",
@@ -139,8 +139,6 @@ class ObjectStore(Store):
                 raise _explain_error(error, family, timeout) from error
             raise FileNotFoundError from error
         except BaseError as error:
-            if _lacks_conditional_writes(error):
-                raise NoCondition("the server answered that it is not implemented") from error
             raise _explain_error(error, family, timeout) from error
         except OSError as error:
             raise RequestFailed(str(error)[:200]) from error
@@ -234,6 +232,8 @@ def _explain_error(error: Exception, family: str, timeout: float) -> RequestFail
     text = " ".join(str(error).split())
     message = text.partition(" Debug source:")[0]
     status = _STATUS.search(message)
+    if isinstance(error, NotSupportedError) or "status code: 501" in text or "<Code>NotImplemented</Code>" in text:
+        return RequestFailed(NO_CONDITION, USE_OTHER, transient=False)
     asked_a_machine = "169.254." in message or "metadata.google" in message or "token request" in message
     if isinstance(error, UnauthenticatedError) or asked_a_machine or "MissingAccessKeyId" in message:
         # The machine that gives credentials may just be slow.
@@ -252,12 +252,6 @@ def _explain_error(error: Exception, family: str, timeout: float) -> RequestFail
         return RequestFailed(*_SENTENCES["PermanentRedirect"], transient=False)
     later = status[1].startswith("5") or status[1] in _LATER
     return RequestFailed(answer, "" if later else "check run.dir and its options", transient=later)
-
-
-def _lacks_conditional_writes(error: Exception) -> bool:
-    """Whether the error says that the store has no conditional writes."""
-    text = str(error)
-    return isinstance(error, NotSupportedError) or "status code: 501" in text or "<Code>NotImplemented</Code>" in text
 
 
 def _unanswered(text: str, message: str, timeout: float) -> RequestFailed:

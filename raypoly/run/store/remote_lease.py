@@ -31,14 +31,13 @@ from typing import Any
 from raypoly.core.errors import StaleEpoch, StorageError
 from raypoly.core.text import duration
 from raypoly.run.store.lease import Lease, LeaseOwner, LeaseState, lease_held, lease_overtaken, lease_released
-from raypoly.run.store.store import Store
+from raypoly.run.store.store import NO_CONDITION, USE_OTHER, Store
 
 logger = logging.getLogger(__name__)
 
 _EPOCH = re.compile(r"^(?:lease|starts)/epoch-(\d+)\.json$")
 _BEATS = 12  # heartbeats in `ttl` seconds
 _LOOKS = 60  # how often a newcomer reads the beat in `ttl` seconds
-_GAP = 4.0  # seconds in which a storage without conditional writes must look for an epoch and write it
 
 
 @dataclass(frozen=True)
@@ -119,22 +118,11 @@ class RemoteLease(Lease):
 
     def _claim_epoch(self) -> None:
         """Create the epoch's object, or raise `LeaseHeld`."""
-        key, started = _epoch_key(self.epoch), _clock()
-        content = self._content()
-        if not self._lease_store.create(key, content):
+        key = _epoch_key(self.epoch)
+        if not self._lease_store.create(key, self._content()):
             raise lease_held(self._store.uri, _read_claim(self._store, self.epoch, self._ttl).description)
-        if self._lease_store.conditional:
-            other = self._content()
-            if not self._lease_store.create(key, other):
-                return
-            logger.warning("%s takes conditional writes and ignores the condition", self._store.uri)
-            content = other
-        self._store.conditional = self._lease_store.conditional = False
-        if _clock() - started > _GAP:
-            raise StorageError(f"{self._store.uri} is too slow to decide who holds it; start again.")
-        time.sleep(_GAP + 1.0)
-        if self._lease_store.read(key) != content:
-            raise lease_held(self._store.uri, _read_claim(self._store, self.epoch, self._ttl).description)
+        if self._lease_store.create(key, self._content()):
+            raise StorageError(f"{self._store.uri} can't be written safely ({NO_CONDITION}); {USE_OTHER}.")
 
     def _content(self) -> bytes:
         # The token makes each try different: a storage that ignores the condition can't hide that it replaced one.
@@ -234,8 +222,7 @@ def probe_remote_lease(store: Store) -> LeaseState | None:
         return LeaseState(epoch, None, f"last held in epoch {epoch}, of which the lease's objects are gone or damaged")
     lives, seen = _watch(store, claim, claim.ttl / 4)
     if lives:
-        pid = claim.owner.pid if claim.owner is not None and claim.owner.is_here else None
-        return LeaseState(epoch, True, f"held by {claim.description}", pid)
+        return LeaseState(epoch, True, f"held by {claim.description}")
     if lives is None:
         still = f"whose heartbeat stood still for {duration(claim.ttl / 4)}"
         return LeaseState(epoch, None, f"perhaps held by {claim.description}, {still}")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from raypoly.core.errors import CorruptData, StaleEpoch, UsageError
+from raypoly.run.store import newest_epoch, open_store
 from raypoly.run.store.location import Location, StorageOptions
-from raypoly.run.store.open_store import newest_epoch, open_store
 
 WEIGHTS = "model.safetensors"
 """The part that holds the policy's weights, by their names in transformers."""
@@ -22,12 +22,15 @@ WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class Shard:
-    rank: int
-    part: str
-    """The rank's name for it: `optimizer.safetensors`."""
+    """A file of a checkpoint."""
+
     name: str
     sha256: str
     bytes: int
+    rank: int | None = None
+    """None for the driver."""
+    part: str = ""
+    """The rank's name for it: `optimizer.safetensors`."""
     tensors: tuple[str, ...] = ()
     """For `WEIGHTS`: the names of its tensors."""
 
@@ -59,7 +62,7 @@ class ShardWriter:
             name = shard_name(part, self.epoch, rank)
             store.commit(f"{checkpoint_folder(self.step)}{name}", data)
             tensors = tuple(sorted(read_header(data))) if part == WEIGHTS else ()
-            shards.append(Shard(rank, part, name, hashlib.sha256(data).hexdigest(), len(data), tensors))
+            shards.append(Shard(name, hashlib.sha256(data).hexdigest(), len(data), rank, part, tensors))
         return tuple(shards)
 
 

@@ -33,6 +33,8 @@ DAMAGED = "damaged/"
 PART = 8 << 20
 """The most bytes that one of several requests moves, so that its time is bounded however large the object is."""
 _FIRST_PATIENCE = 15.0  # seconds for the very first request, so that a wrong address is found soon
+NO_CONDITION = "the server has no conditional writes (If-None-Match), or ignores them"
+USE_OTHER = "use storage that has them"
 _AGAIN = "run the same command again when it is back"
 
 
@@ -52,15 +54,9 @@ class RequestFailed(Exception):
         self.reason, self.hint, self.transient = reason, hint, transient
 
 
-class NoCondition(Exception):
-    """The storage has no writes that only create an object."""
-
-
 class Store(ABC):
     """One run's objects. Where the storage fails, a method raises `StorageError`, and nothing committed is lost."""
 
-    conditional = True
-    """Whether the storage itself decides which of several processes creates an object."""
     one_request = sys.maxsize
     """The most bytes of an object that one request writes, so that it can be a request that only creates."""
 
@@ -182,23 +178,13 @@ class Store(ABC):
         self._do("moved", key, lambda: self._delete(key), changes=True)
 
     def _created(self, key: str, data: bytes) -> bool:
-        # Without conditional writes: look, then write. The lease ensures that nobody else writes.
-        if self.conditional:
-            try:
-                if self._create(key, data):
-                    return True
-            except NoCondition as error:
-                logger.warning("%s has no conditional writes (%s): looking before writing", self.uri, error)
-                self.conditional = False
+        if self._create(key, data):
+            return True
         try:
             # The answer of an earlier try may have been lost: then the object is there, with our own bytes.
             return self._get(key) == data
-        except FileNotFoundError as error:
-            if self.conditional:  # it was deleted, or is being written, between the two requests
-                raise RequestFailed("it was there and then was not") from error
-        self.fence()  # again, since the look took some time
-        self._put(key, data)
-        return True
+        except FileNotFoundError as error:  # it was deleted, or is being written, between the two requests
+            raise RequestFailed("it was there and then was not") from error
 
     def _read_parts(self, key: str) -> Iterator[bytes]:
         size = self._do("read", key, lambda: self._size(key))
@@ -258,7 +244,7 @@ class Store(ABC):
 
     @abstractmethod
     def _create(self, key: str, data: bytes) -> bool:
-        """Write an object if there is none; False if there is one. Raises `NoCondition`."""
+        """Write an object if there is none; False if there is one."""
 
     @abstractmethod
     def _put(self, key: str, content: bytes | Path) -> None:

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Problem, Rollout, Verdict
 from raypoly.data.formats.python_source import prelude_without
-from raypoly.data.formats.row_reader import FileRow, read_rows_by_id
+from raypoly.data.formats.row_files import FileRow, read_rows_by_id
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.gold import PRELUDE, GoldGroup, group_problem
 from raypoly.verifier import LocalPool

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BINDING = (*COMPREHENSIONS, ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_FIELDS = """
@@ -92,7 +92,7 @@ def scope_of(body: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
                 bound.add(node.id)  # type: ignore[attr-defined]
         elif kind in COMPREHENSIONS:
             todo.extend(part.target for part in nodes(node) if isinstance(part, ast.NamedExpr))
-        elif kind in _NAMED:
+        elif kind in NAMED:
             if node.name:  # type: ignore[attr-defined]
                 bound.add(node.name)  # type: ignore[attr-defined]
             if kind not in _SCOPES:

@@ -39,7 +39,6 @@ def remove_decoys(tree: ast.Module, program: FunctionFacts, entry: str) -> bool:
 
 def _clean(function: Function, program: FunctionFacts) -> bool:
     names = bound_here(function.body) - parameters(function.args) - declared(function.body)
-    own = program.own
     every = _inside(function.body)
     for node in every:
         if isinstance(node, (*_NESTED, ast.Lambda)):
@@ -51,12 +50,12 @@ def _clean(function: Function, program: FunctionFacts) -> bool:
         return False
     # Begin with all local names as decoys, and take away those that something which stays is found to read. Fewer
     # decoys let more statements stay, which may read more: until nothing changes.
-    reader = _Reader(program, own, _depths(every, names, own), frozenset(names))
+    reader = _Reader(program, _depths(every, names, program.own), frozenset(names))
     for _ in range(_ROUNDS):
         read = reader.read(function.body) & reader.decoys
         if not read:
             break
-        reader = _Reader(program, own, reader.depths, reader.decoys - read)
+        reader = _Reader(program, reader.depths, reader.decoys - read)
     if read or not reader.decoys:
         return False
     kept = reader.kept(function.body)
@@ -70,8 +69,6 @@ class _Reader:
     """What is dead if these names are decoys."""
 
     program: FunctionFacts
-    own: frozenset[str]
-    """Names that the program binds anywhere: no library's."""
     depths: dict[str, int]
     """Levels of a name's objects that were made for it."""
     decoys: frozenset[str]
@@ -163,7 +160,7 @@ class _Reader:
             return call.func.id not in self.program.effectful
         if self.program.prints and getattr(call.func, "id", "") in ("print", "exit"):
             return False
-        changed = changed_by(call, self.own, self.program.functions)
+        changed = changed_by(call, self.program.own, self.program.functions)
         return changed is not None and all(map(self._holds, changed))
 
 

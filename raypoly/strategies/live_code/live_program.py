@@ -107,19 +107,6 @@ _COMPOUND = (*_JOINED, "class ", "try:", "match ", "case ", "@")
 _LONGEST_LINE = 120
 
 
-@dataclass(frozen=True)
-class Canonical:
-    text: str
-    entry: str
-    """As in `LiveProgram`."""
-
-
-def canonical(source: str, entry: str = "") -> Canonical:
-    """`entry` as in `live_program`. Raises `SyntaxError`."""
-    live = live_program(source, entry)
-    return Canonical(canonical_text(live), live.entry)
-
-
 def canonical_text(live: LiveProgram) -> str:
     return _narrow(ast.unparse(live.tree))
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from raypoly.strategies.live_code.bindings import Rewriter, loads, nodes
+from raypoly.strategies.live_code.bindings import NAMED, Rewriter, loads, nodes
 from raypoly.strategies.live_code.function_facts import Function
 
 # modules whose names are as well known without theirs
 _KNOWN = frozenset({"heapq", "collections", "bisect", "math", "itertools", "functools", "string", "operator", "copy"})
 # names that are also something else: they keep their module
 _AMBIGUOUS = frozenset({"pow", "copy", "count", "index", "sum", "concat", "merge", "compress", "repeat", "e", "pi"})
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 LIBRARY_MARK = "@"
 """Before a library's name that the program gives to something of its own as well, until that has another."""
 _CACHES = frozenset({"cache", "lru_cache"})
@@ -48,7 +47,7 @@ def _bound(tree: ast.Module) -> set[str]:
     # names that something other than an import binds
     every = nodes(tree)
     stored = {n.id for n in every if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    named = {n.name for n in every if isinstance(n, _NAMED) and n.name}
+    named = {n.name for n in every if isinstance(n, NAMED) and n.name}
     return stored | named | {n.arg for n in every if isinstance(n, ast.arg)}
 
 

@@ -19,12 +19,11 @@ from raypoly.verifier.sandbox.case_run import CaseRun
 from raypoly.verifier.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime
 from raypoly.verifier.sandbox.check_run import CheckRun
 from raypoly.verifier.sandbox.child import plain_data
-from raypoly.verifier.sandbox.evidence_reader import EvidenceReader
 from raypoly.verifier.sandbox.outcome import TestsOutcome, one_line
 from raypoly.verifier.sandbox.prepared_suite import Case, Cases, Suite, read_suite
 from raypoly.verifier.sandbox.script_run import ScriptRun
 from raypoly.verifier.sandbox.source_reader import SourceReader
-from raypoly.verifier.sandbox.zygote_client import Forker, PreludeTemplate, Zygote
+from raypoly.verifier.sandbox.zygote_client import EvidenceReader, Forker, PreludeTemplate, Zygote
 
 # CPU seconds for a child to read the cases of a `check`
 _READING_SECONDS = 20.0

@@ -13,15 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import BrokenTests, SandboxError
+from raypoly.core.values import Evidence, Problem
 from raypoly.verifier.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
 from raypoly.verifier.sandbox.child import plain_data
-from raypoly.verifier.sandbox.evidence_reader import EvidenceReader
+from raypoly.verifier.sandbox.prepared_suite import Case
 
 _SCRIPT = Path(__file__).parent / "child" / "zygote.py"
 FOLDER = "raypoly-sandbox-"
@@ -32,6 +34,46 @@ _START_SECONDS = 60.0
 _PRELUDE_SECONDS = 20.0
 FIRST_USER, USERS = 1_500_000_000, 100_000_000
 """Uids that no machine assigns. Each sandbox has its own, so that limits by user are its own too."""
+
+
+class EvidenceReader(Protocol):
+    """Interface of what reads a scored program's evidence. A sandbox works without; no wall depends on it.
+
+    It asks two confined children about a program that parses. The first reads source, the second runs the program.
+
+    `raypoly.strategies.evidence.StrategyEvidence` is the one of a run.
+    """
+
+    @property
+    def packages(self) -> Sequence[str]:
+        """Packages of raypoly that the children's module may import from: standard library alone."""
+        ...
+
+    @property
+    def child_module(self) -> str:
+        """Module that answers in a child.
+
+        It has `read_source(*question)`, `observe(channel, namespace, nonce, *question)`, which works behind `guard.py`,
+        and `warm()`, called once before children are forked.
+        """
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """CPU seconds for the child that runs the program."""
+        ...
+
+    def source_question(self, problem: Problem, code: str) -> tuple[Any, ...]:
+        """Arguments of `read_source`."""
+        ...
+
+    def run_question(self, problem: Problem, code: str, cases: Sequence[Case], source: Any) -> tuple[Any, ...] | None:
+        """Arguments of `observe`; None if the program is not to be run. `source`: the first child's answer."""
+        ...
+
+    def read(self, source: Any, run: Any, ran: bool) -> Evidence:
+        """The children's answers, which may be anything, as `Evidence`. `ran`: the program was to be run."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import sys
@@ -11,25 +10,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from raypoly.analysis.changed_numbers import GroupThenAndNow, training_numbers
-from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
 from raypoly.analysis.metrics.pass_at_k import JudgedGroup, ProblemOutcome, summarise
+from raypoly.analysis.metrics.problem_counts import GroupOutcomes
 from raypoly.analysis.run import Run
-from raypoly.cli import main
+from raypoly.analysis.stored_groups import GroupThenAndNow, training_numbers
+from raypoly.commands.judge_label import relabel
 from raypoly.commands.score_run import rescore
 from raypoly.core.errors import SandboxError, UsageError
 from raypoly.core.values import Group, Labels, Verdict
 from raypoly.data import build_problem_set
 from raypoly.learner.update_stats import LossStats, UpdateStats
 from raypoly.run.store.sealed_files import encode_table, seal
+from tests.support.drafted_run import write_drafted_run
+from tests.support.gold_rows import read_rows
+from tests.support.program_files import Command
 from tests.support.s3_server import s3_server
 from tests.support.scored_run import (
     NAMES,
     PROGRAMS,
     SAMPLES,
     SCORER,
+    as_judged,
+    as_scored,
+    digests,
     evaluation_payload,
     evaluation_table,
     rollout,
@@ -39,25 +45,24 @@ from tests.support.scored_run import (
     write_problems,
     write_scored_run,
 )
-from workflows.step.run_observers import JudgeNumbers
 from workflows.step.seal_step import metrics_row
 from workflows.step.stopwatch import Waterfall
 from workflows.step.training_group import TrainingGroup
 
 
-def digests(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[tuple[str, str], dict[str, Any]]]:
     """Groups, and numbers by what they are of and their name."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = read_rows(path)
     numbers = {(row["of"], row["number"]): row for row in rows if "number" in row}
     return [row for row in rows if "number" not in row], numbers
+
+
+def write_beside(run: Run, payload: dict[str, Any], table: pa.Table | None = None, step: int = 2) -> None:
+    """As `raypoly evaluate --run` does; by default of the problem `one`."""
+    name = f"evaluations/test-step-{step:06d}-20261121T100000"
+    run.store.commit(f"{name}.json", seal(payload | {"split": "test"}))
+    samples = evaluation_table(["one"], slandered) if table is None else table
+    run.store.commit(f"{name}.parquet", encode_table(samples, {}))
 
 
 def slandered(problem: str, place: int, verdict: Verdict) -> Verdict:
@@ -127,29 +132,12 @@ def reward(problem, rollout, verdict):
 """
 
 
+@pytest.mark.parametrize("grown", [False, True])
 def test_what_an_interrupted_start_scored_is_not_scored_again(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, grown: bool
 ) -> None:
-    """Ctrl-C comes with the last group of the second step, while its rewards are computed."""
-    (tmp_path / "own_reward.py").write_text(REWARD)
-    monkeypatch.syspath_prepend(tmp_path)
-    own = importlib.import_module("own_reward")
-    run = write_scored_run(tmp_path, slandered, without_labels, None, "reward.name=own_reward:reward")
-    out, whole = tmp_path / "d.jsonl", tmp_path / "whole.jsonl"
-    rescore(run, str(whole), None, [], workers=1)
-    own.calls, own.stop_at = 0, 3 * 4 + 1
-    with pytest.raises(KeyboardInterrupt):
-        rescore(run, str(out), None, [], workers=1)
-    own.calls = own.stop_at = 0
-    capfd.readouterr()
-    rescore(run, str(out), None, [], workers=1)
-    assert "3 groups are scored already" in capfd.readouterr().err
-    assert own.calls == 4
-    assert out.read_bytes() == whole.read_bytes()
-
-
-def test_what_was_measured_between_two_starts_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows come by step: what lies after a new part is scored again, and none is there twice."""
+    """Ctrl-C comes with the last group of the second step, while its rewards are computed. Where the run has grown
+    since, rows come by step: what lies after a new part is scored again, and none is there twice."""
     (tmp_path / "own_reward.py").write_text(REWARD)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_reward", raising=False)
@@ -159,12 +147,14 @@ def test_what_was_measured_between_two_starts_takes_its_place(tmp_path: Path, mo
     own.calls, own.stop_at = 0, 3 * 4 + 1
     with pytest.raises(KeyboardInterrupt):
         rescore(run, str(out), None, [], workers=1)
+    if grown:
+        write_beside(Run(run), evaluation_payload(["one"], slandered) | {"step": 1}, step=1)
     own.calls = own.stop_at = 0
-    store, name = Run(run).store, "evaluations/test-step-000001-20261121T100000"
-    store.commit(f"{name}.json", seal(evaluation_payload(["one"], slandered) | {"step": 1, "split": "test"}))
-    store.commit(f"{name}.parquet", encode_table(evaluation_table(["one"], slandered), {}))
-    for place in (out, whole):
-        rescore(run, str(place), None, [], workers=1)
+    capfd.readouterr()
+    rescore(run, str(out), None, [], workers=1)
+    assert f"{2 if grown else 3} groups are scored already" in capfd.readouterr().err
+    assert own.calls == (8 if grown else 4)
+    rescore(run, str(whole), None, [], workers=1)
     assert out.read_bytes() == whole.read_bytes()
 
 
@@ -217,16 +207,6 @@ def test_a_program_that_the_sandbox_failed_on_then_is_no_change(tmp_path: Path) 
     assert all(row["then"] in (None, row["now"]) for row in numbers.values())
 
 
-def test_what_raypoly_evaluate_wrote_beside_the_run_is_scored_again_too(tmp_path: Path) -> None:
-    run = write_scored_run(tmp_path, slandered)
-    store, name = Run(run).store, "evaluations/test-step-000002-20261121T100000"
-    store.commit(f"{name}.json", seal(evaluation_payload(["one"], slandered) | {"step": 2, "split": "test"}))
-    store.commit(f"{name}.parquet", encode_table(evaluation_table(["one"], slandered), {}))
-    rescore(run, str(tmp_path / "d.jsonl"), None, [], workers=1)
-    measured = read(tmp_path / "d.jsonl")[1]["test after step 2", "pass@1"]
-    assert (measured["reported"], measured["then"], measured["now"]) == (0.5, 0.5, 0.625)
-
-
 def test_an_evaluation_counts_the_strategies_of_what_passed() -> None:
     """Five pass. One left no trace: it joins the largest strategy. The judge calls another one degenerate."""
     loop, built_in = (verdicts(SAMPLES)[place] for place in (0, 3))
@@ -245,8 +225,7 @@ def reported_row(*groups: Group) -> dict[str, Any]:
     """The row of metrics of a step of these groups."""
     trained = [TrainingGroup(group, np.zeros(len(group.rollouts)), np.zeros(len(group.rollouts))) for group in groups]
     stats = UpdateStats(1, "digest", 0.0, 1.0, False, 1.0, 0, 0, LossStats(), 3e-4)
-    judge = JudgeNumbers({}, None, None, None, None)
-    return metrics_row(0, trained, stats, Waterfall({}, {}, {}), [], 0.0, judge)
+    return metrics_row(0, trained, stats, Waterfall({}, {}, {}), [], 0.0, {})
 
 
 def test_without_evidence_strategies_are_unknown_and_pass_at_k_is_not() -> None:
@@ -268,7 +247,7 @@ def test_numbers_are_those_that_training_reports() -> None:
         found = verdicts(programs)
         group = Group(0, 0, "one", (rollout("", 0),) * len(found), {"score": found})
         held = GroupThenAndNow(GroupOutcomes.of(found, None), GroupOutcomes.of(found, None), None)
-        told = {number.name: number.now for number in training_numbers("step 0", [held], {})}
+        told = {number.number: number.now for number in training_numbers("step 0", [held], {})}
         row = reported_row(group)
         assert told["strategies_correct"] == row["strategies_correct"]
         assert told["strategies_structural"] == row["strategies_structural"]
@@ -297,28 +276,78 @@ def test_bad_input_is_one_sentence_before_anything_is_run(tmp_path: Path) -> Non
         rescore(run, None, None, [], workers=None)
 
 
-def ended(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    return int(end.value.code or 0)
+def test_attempts_are_scored_again_and_groups_without_any_are_left_out(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rescore(write_drafted_run(tmp_path), str(tmp_path / "d.jsonl"), None, [], workers=1)
+    rows = read_rows(tmp_path / "d.jsonl")
+    groups = [row for row in rows if "number" not in row and row["of"].startswith("rollouts/step")]
+    assert [(group["slot"], len(group["now"]["statuses"])) for group in groups] == [(0, 4), (1, 4), (0, 4)]
+    assert not any(group["changed"] for group in groups)
+    assert "28 rollouts of 4 problems in 2 steps and 1 evaluation: none differs" in capfd.readouterr().out
+
+
+def test_attempts_are_labelled_again(tmp_path: Path) -> None:
+    relabel(write_drafted_run(tmp_path, as_scored, as_judged), str(tmp_path / "l.jsonl"), None, [])
+    assert [(row["step"], row["slot"], row["now"]) for row in read_rows(tmp_path / "l.jsonl")] == [
+        (0, 0, [1, 1, 0, 2]), (0, 1, [1, 1, 0, 2]), (1, 0, [1, 1, 0, 2])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scaffold", "differing"), [("repair", 0), ("direct", 18)])
+def test_a_test_that_the_scaffold_showed_decides_nothing(tmp_path: Path, scaffold: str, differing: int) -> None:
+    """The first test of each problem is wrong today. `repair` showed it, so that the second one alone decides."""
+    shown = ["scaffold.public_tests=1"] if scaffold == "repair" else []
+    run = write_scored_run(tmp_path, as_scored, without_labels, None, f"scaffold.name={scaffold}", *shown)
+    wrong = write_problems(tmp_path / "wrong.jsonl", [row_of(name, expected=7) for name in NAMES])
+    rescore(run, str(tmp_path / "d.jsonl"), wrong, [], workers=1)
+    assert sum(len(row.get("changed", ())) for row in read_rows(tmp_path / "d.jsonl")) == differing
+
+
+def test_an_evaluation_by_several_scaffolds_has_the_numbers_of_the_first(tmp_path: Path) -> None:
+    run = Run(write_drafted_run(tmp_path))
+    own, other = (evaluation_table(names, as_scored) for names in (NAMES[:2], NAMES[:2]))
+    named = [each.append_column("scaffold", pa.array([name] * each.num_rows)) for each, name in
+             ((own, "repair"), (other, "direct"))]  # fmt: skip
+    payload = evaluation_payload(NAMES[:2], as_scored) | {"step": 2, "split": "test", "samples": 8, "set_aside": {}}
+    payload |= {"scaffold": "repair", "block": 1, "shown_tests": 1, "scaffolds": [{"scaffold": "direct"}]}
+    write_beside(run, payload, table=pa.concat_tables(named))
+    rescore(run.uri, str(tmp_path / "d.jsonl"), None, [], workers=1)
+    rows = {(row["of"], row["number"]): row for row in read_rows(tmp_path / "d.jsonl") if "number" in row}
+    found = rows["test after step 2", "pass@1"]
+    assert (found["groups"], found["reported"], found["then"], found["now"]) == (2, 0.625, 0.625, 0.625)
+
+
+def test_the_numbers_of_an_evaluation_in_blocks_are_those_of_its_blocks(tmp_path: Path) -> None:
+    """Of eight samples the first five pass, so both blocks of four begin with one that passes."""
+    run = Run(write_drafted_run(tmp_path))
+    payload = evaluation_payload(NAMES[:2], as_scored) | {"step": 2, "split": "test", "samples": 8, "set_aside": {}}
+    payload |= {"scaffold": "tuple", "block": 4, "pass_at_k": dict.fromkeys(("1", "2", "4", "8"), 1.0)}
+    write_beside(run, payload, table=evaluation_table(NAMES[:2], as_scored))
+    rescore(run.uri, str(tmp_path / "d.jsonl"), None, [], workers=1)
+    rows = {(row["of"], row["number"]): row for row in read_rows(tmp_path / "d.jsonl") if "number" in row}
+    for k, value in payload["pass_at_k"].items():
+        found = rows["test after step 2", f"pass@{k}"]
+        assert (found["then"], found["now"]) == (pytest.approx(value), pytest.approx(value)), k
 
 
 def test_the_command_ends_with_0_whether_verdicts_differ_or_not_and_with_2_for_a_mistake(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: Command, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # the command has one of its own
     run = write_scored_run(tmp_path, slandered)
-    assert ended("score", "--run", run, "--out", "-", "--workers", "1", "scorer.memory_mib=200") == 0
-    told = capfd.readouterr()
-    assert all(json.loads(line) for line in told.out.splitlines())
-    assert "6 differ" in told.err
+    told = command("score", "--run", run, "--out", "-", "--workers", "1", "scorer.memory_mib=200")
+    assert told.returncode == 0
+    assert all(json.loads(line) for line in told.stdout.splitlines())
+    assert "6 differ" in told.stderr
     for words, said in (
         (("score",), "Give --problems"),
         (("score", "--run", run, "--programs", "c.jsonl"), "--run scores a run's own rollouts"),
         (("judge", "label"), "Give a file of groups, or --run"),
         (("judge", "label", "--run", run, "--show"), "--show goes with a file"),
     ):
-        assert ended(*words) == 2
-        assert said in capfd.readouterr().err
-    assert ended("judge", "label", "--run", run, "judge.votes=3") == 0
-    assert "4 have some now" in capfd.readouterr().out
+        refused = command(*words)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+    labelled = command("judge", "label", "--run", run, "judge.votes=3")
+    assert labelled.returncode == 0
+    assert "4 have some now" in labelled.stdout

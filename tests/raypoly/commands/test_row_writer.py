@@ -14,7 +14,7 @@ from raypoly.commands.row_writer import RowWriter, open_rows
 from raypoly.commands.score_files import score_identity
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import StorageError, UsageError
-from raypoly.verifier.program_file import Survey
+from raypoly.verifier.score_programs import Survey
 from tests.support.program_files import ADD, CHECKED, read_rows, write_rows
 
 SAME = {"programs": "abc"}

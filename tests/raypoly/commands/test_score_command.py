@@ -17,10 +17,10 @@ from tests.support.program_files import (
     BROKEN,
     CHECKED,
     LOOP,
+    Command,
     descendants,
     read_rows,
     right_code,
-    run_score,
     score_command,
     score_environment,
     still_running,
@@ -72,11 +72,11 @@ def wait_for_the_end_of(processes: dict[int, str]) -> None:
         time.sleep(0.05)
 
 
-def test_each_program_gets_its_row_in_order_and_a_table_says_how_many(tmp_path: Path) -> None:
+def test_each_program_gets_its_row_in_order_and_a_table_says_how_many(command: Command, tmp_path: Path) -> None:
     problems = write_rows(tmp_path / "P.jsonl", [ADD, CHECKED])
     answer = {"id": 7, "problem_id": "square", "response": "So:\n```python\ndef square(x): return x * x\n```"}
     programs = write_rows(tmp_path / "C.jsonl", [*rows(right_code(0), "def add(a, b): return 3", None), answer])
-    ended = run_score(tmp_path, "--problems", problems, "--programs", programs, "--out", "V.jsonl", "--workers", "2")
+    ended = command("score", "--problems", problems, "--programs", programs, "--out", "V.jsonl", "--workers", "2")
     assert ended.returncode == 0, ended.stderr
     verdicts = read_rows(tmp_path / "V.jsonl")
     assert [row["id"] for row in verdicts] == ["add-0", "add-1", "add-2", 7]
@@ -91,12 +91,12 @@ def test_each_program_gets_its_row_in_order_and_a_table_says_how_many(tmp_path: 
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["C.jsonl", "P.jsonl", "V.jsonl"]
 
 
-def test_rows_alone_go_to_standard_output_with_evidence_where_asked(tmp_path: Path) -> None:
+def test_rows_alone_go_to_standard_output_with_evidence_where_asked(command: Command, tmp_path: Path) -> None:
     problems, programs = (
         write_rows(tmp_path / "P.jsonl", [ADD]),
         write_rows(tmp_path / "C.jsonl", rows(right_code(0), "def add(")),
     )
-    ended = run_score(tmp_path, "--problems", problems, "--programs", programs, "--out", "-", "--evidence")
+    ended = command("score", "--problems", problems, "--programs", programs, "--out", "-", "--evidence")
     assert ended.returncode == 0, ended.stderr
     verdicts = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [row["status"] for row in verdicts] == ["passed", "error"]
@@ -125,7 +125,7 @@ def test_a_signal_ends_it_with_a_sentence_and_leaves_nothing_but_the_rows(
     assert [row["id"] for row in read_rows(tmp_path / "V.jsonl.part")] == ["add-0", "add-1"]
 
 
-def test_a_killed_start_leaves_no_process_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_a_killed_start_leaves_no_process_and_the_same_command_goes_on(command: Command, tmp_path: Path) -> None:
     problems = write_rows(tmp_path / "P.jsonl", [ADD])
     programs = write_rows(tmp_path / "C.jsonl", rows(right_code(0), right_code(1), LOOP, right_code(2)))
     arguments = ("--problems", problems, "--programs", programs, "--out", "V.jsonl", "scorer.cpu_seconds_per_test=2")
@@ -136,7 +136,7 @@ def test_a_killed_start_leaves_no_process_and_the_same_command_goes_on(tmp_path:
     process.communicate()
     wait_for_the_end_of(below)
     kept = read_rows(tmp_path / "V.jsonl.part")[:2]
-    ended = run_score(tmp_path, *arguments)
+    ended = command("score", *arguments)
     assert ended.returncode == 0, ended.stderr
     assert "have their verdicts already" in ended.stderr
     verdicts = read_rows(tmp_path / "V.jsonl")
@@ -144,7 +144,7 @@ def test_a_killed_start_leaves_no_process_and_the_same_command_goes_on(tmp_path:
     assert verdicts[:2] == kept
 
 
-def test_validation_lists_what_is_unusable_and_writes_the_rest_with_its_time(tmp_path: Path) -> None:
+def test_validation_lists_what_is_unusable_and_writes_the_rest_with_its_time(command: Command, tmp_path: Path) -> None:
     solved = {**ADD, "solution": right_code(0)}
     wrong = {**ADD, "id": "wrong", "solution": "def add(a, b): return 0"}
     bad = {**ADD, "id": "bad", "entry_point": 7}
@@ -152,7 +152,7 @@ def test_validation_lists_what_is_unusable_and_writes_the_rest_with_its_time(tmp
         tmp_path / "P.jsonl", [solved, wrong, bad, CHECKED, {**BROKEN, "solution": "def f(): pass"}, ADD]
     )
     more = ("--out", "exclude.jsonl", "--calibrated", "usable.jsonl")
-    ended = run_score(tmp_path, "--problems", problems, "--validate", *more)
+    ended = command("score", "--problems", problems, "--validate", *more)
     assert ended.returncode == 0, ended.stderr
     excluded = {row["problem_id"]: row for row in read_rows(tmp_path / "exclude.jsonl")}
     assert set(excluded) == {"wrong", "bad", "broken", None}  # the second row of "add" must not take the first along
@@ -165,10 +165,12 @@ def test_validation_lists_what_is_unusable_and_writes_the_rest_with_its_time(tmp
         assert word in ended.stdout
 
 
-def test_tests_that_can_not_be_run_end_the_command_with_a_sentence_behind_all_rows(tmp_path: Path) -> None:
+def test_tests_that_can_not_be_run_end_the_command_with_a_sentence_behind_all_rows(
+    command: Command, tmp_path: Path
+) -> None:
     problems = write_rows(tmp_path / "P.jsonl", [ADD, BROKEN])
     programs = write_rows(tmp_path / "C.jsonl", [*rows("def f(): pass", problem_id="broken"), *rows(right_code(0))])
-    ended = run_score(tmp_path, "--problems", problems, "--programs", programs, "--out", "V.jsonl")
+    ended = command("score", "--problems", problems, "--programs", programs, "--out", "V.jsonl")
     assert ended.returncode == 1
     assert "The tests of 1 problem ('broken') can't be run; raypoly score --validate finds them." in ended.stderr
     assert [row["status"] for row in read_rows(tmp_path / "V.jsonl")] == ["infra", "passed"]

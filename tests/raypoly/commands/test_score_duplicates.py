@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from raypoly.cli import app
 from raypoly.core.config import ProblemsConfig
 from raypoly.data.jsonl import load_jsonl
-from tests.support.program_files import ADD
+from tests.support.program_files import ADD, Command
 
 TEXT = "Given two whole numbers, return what comes out when the smaller is taken from the larger one {}."
 
@@ -21,9 +19,11 @@ def rows(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
     return [ADD | {"id": name, "prompt": TEXT.format(more)} for name, more in pairs]
 
 
-def score(*arguments: str | Path) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, ["score", *map(str, arguments)])
-    return done.exit_code, done.stdout, done.stderr
+def duplicates(command: Command, problems: Path, *words: str | Path) -> str:
+    """What is said, in one line."""
+    ended = command("score", "--problems", problems, "--duplicates", *words)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.replace("\n", " ")
 
 
 @pytest.fixture
@@ -38,12 +38,11 @@ def written(path: Path, found: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_what_is_found_is_an_exclusion_list_for_training(tmp_path: Path, problems: Path) -> None:
+def test_what_is_found_is_an_exclusion_list_for_training(command: Command, tmp_path: Path, problems: Path) -> None:
     out = tmp_path / "exclude.jsonl"
-    code, said, _ = score("--problems", problems, "--duplicates", "--out", out)
-    assert code == 0
+    said = duplicates(command, problems, "--out", out)
     assert "same statement" in said
-    assert "1 of 3 problems of" in said.replace("\n", " ")
+    assert "1 of 3 problems of" in said
     (row,) = [json.loads(line) for line in out.read_text().splitlines()]
     assert row == {
         "problem_id": "a-1",
@@ -56,30 +55,28 @@ def test_what_is_found_is_an_exclusion_list_for_training(tmp_path: Path, problem
     assert {problem.id for problem in load_jsonl(config).splits["train"]} == {"b-1", "c-1"}
 
 
-def test_an_evaluation_set_is_looked_for(tmp_path: Path, problems: Path) -> None:
+def test_an_evaluation_set_is_looked_for(command: Command, tmp_path: Path, problems: Path) -> None:
     evaluation = written(tmp_path / "evaluation.jsonl", rows(("z-1", ""), ("z-2", "backwards")))
     out = tmp_path / "exclude.jsonl"
-    assert score("--problems", problems, "--duplicates", "--against", evaluation, "--out", out)[0] == 0
+    duplicates(command, problems, "--against", evaluation, "--out", out)
     assert [json.loads(line)["problem_id"] for line in out.read_text().splitlines()] == ["c-1"]
     other = written(
         tmp_path / "other.jsonl", [ADD | {"id": "z-3", "prompt": "Walk the dog and tell what it saw there."}]
     )
-    code, said, _ = score("--problems", problems, "--duplicates", "--against", other)
-    assert code == 0
-    assert "0 of 3 problems" in said.replace("\n", " ")
+    assert "0 of 3 problems" in duplicates(command, problems, "--against", other)
 
 
-def test_a_folder_of_files_is_compared_as_one_and_none_of_them_is_written(tmp_path: Path, problems: Path) -> None:
+def test_a_folder_of_files_is_compared_as_one_and_none_of_them_is_written(
+    command: Command, tmp_path: Path, problems: Path
+) -> None:
     folder = tmp_path / "parts"
     folder.mkdir()
     written(folder / "part-0.jsonl", rows(("a-1", "three times")))
     last = written(folder / "part-1.jsonl", rows(("b-1", "<b>three</b>  times"), ("c-1", "")))
-    code, said, _ = score("--problems", folder / "part-*.jsonl", "--duplicates")
-    assert code == 0
-    assert "1 of 3 problems of" in said.replace("\n", " ")
-    code, _, error = score("--problems", folder, "--duplicates", "--out", last)
-    assert code == 2
-    assert "is the file that is read" in error
+    assert "1 of 3 problems of" in duplicates(command, folder / "part-*.jsonl")
+    refused = command("score", "--problems", folder, "--duplicates", "--out", last)
+    assert refused.returncode == 2
+    assert "is the file that is read" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -92,7 +89,9 @@ def test_a_folder_of_files_is_compared_as_one_and_none_of_them_is_written(tmp_pa
         (["--duplicates", "--out", "/nowhere/x.jsonl"], "can't be written"),
     ],
 )
-def test_what_can_not_be_done_is_one_sentence_and_exit_code_2(problems: Path, arguments: list[str], said: str) -> None:
-    code, _, error = score("--problems", problems, *arguments)
-    assert code == 2
-    assert said in error
+def test_what_can_not_be_done_is_one_sentence_and_exit_code_2(
+    command: Command, problems: Path, arguments: list[str], said: str
+) -> None:
+    refused = command("score", "--problems", problems, *arguments)
+    assert refused.returncode == 2
+    assert said in refused.stderr

@@ -25,7 +25,7 @@ from raypoly.cli import main
 from raypoly.core.caches import find_damage
 from raypoly.core.errors import UsageError
 from raypoly.core.gguf_models import GgufModel
-from raypoly.core.packaged_files import PACKAGED_MODELS
+from raypoly.core.plugins import PACKAGED_MODELS
 from raypoly.core.settings import load
 from raypoly.data.templates import chat_renderer, load_tokenizer
 from raypoly.planning.model_shape import PUBLISHED, row_layout, shape_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.core.errors import UsageError
-from raypoly.core.packaged_files import PackagedFile
+from raypoly.core.plugins import PackagedFile
 from raypoly.data.preparing.prepare_config import SourceConfig
 from raypoly.data.preparing.sources import load_sources
 

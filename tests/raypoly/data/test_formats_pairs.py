@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import pickle
 import sys
-import zlib
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +14,10 @@ from tests.raypoly.data.format_rows import (
     CONTEST,
     FUNCTIONAL,
     LCB,
-    LEETCODE,
     STDIN,
     Row,
     cases,
     packed,
-    passes,
     refusal,
 )
 
@@ -47,29 +40,6 @@ def test_livecodebench_programs_read_standard_input() -> None:
     assert cases(problem) == [{"input": "3\n1 2 3\n", "output": "6\n"}]
 
 
-class Trap:
-    """Unpickling it writes a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return exec, (f"open({str(self.path)!r}, 'w').close()",)
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickle_that_is_more_than_a_text_is_refused_without_running_it(tmp_path: Path, protocol: int) -> None:
-    trap = Trap(tmp_path / "sprung")
-    pickle.loads(pickle.dumps(trap, protocol))
-    assert trap.path.exists()
-    trap.path.unlink()
-    column = base64.b64encode(zlib.compress(pickle.dumps(trap, protocol))).decode()
-    assert "it was not run" in refusal(LCB | {"private_test_cases": column})
-    assert not trap.path.exists()
-    text = base64.b64encode(zlib.compress(pickle.dumps(json.dumps(FUNCTIONAL), protocol))).decode()
-    assert len(cases(problem_of(LCB | {"private_test_cases": text}))) == 2
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -85,12 +55,6 @@ def test_a_pickle_that_is_more_than_a_text_is_refused_without_running_it(tmp_pat
 )
 def test_livecodebench_rows_that_cannot_be_used_say_why(changes: Row, reason: str) -> None:
     assert reason in refusal(LCB | changes)
-
-
-def test_unpacked_tests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raypoly.data.formats.livecodebench.LARGEST", 1000)
-    bomb = base64.b64encode(zlib.compress(bytes(10_000_000))).decode()
-    assert "MiB unpacked" in refusal(LCB | {"private_test_cases": bomb})
 
 
 def apps(outputs: list[Any], starter: str = "", fn_name: str | None = "add") -> Row:
@@ -174,28 +138,9 @@ def test_code_contests_gathers_all_tests_and_a_python_3_solution() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"description": "See <image>."}, "<image>"),
-        ({"input_file": "in.txt"}, "in.txt"),
         ({"public_tests": {"input": ["1"], "output": []}}, "public_tests"),
         ({"public_tests": 7}, "public_tests"),
     ],
 )
 def test_code_contests_rows_that_cannot_be_used_say_why(changes: Row, reason: str) -> None:
     assert reason in refusal(CONTEST | changes)
-
-
-def test_repackaged_test_lists_are_read() -> None:
-    tests = [{"type": "function_call", "fn_name": "add", "input": [1, 2], "output": [3]}]
-    info = {"language": "python", "test_cases": tests}
-    intellect = problem_of({"problem_id": "v1", "prompt": "Add.", "verification_info": repr(info)})
-    assert (intellect.id, intellect.entry_point, cases(intellect)) == ("v1", "add", [{"args": [1, 2], "expected": 3}])
-    coder = problem_of({"problem": "Sum.", "solutions": ["print(6)"], "tests": json.dumps(STDIN)})
-    assert (coder.tests.kind, coder.solution) == ("stdin", "print(6)")
-    lcb = problem_of({"problem": "Two.", "tests": json.dumps(FUNCTIONAL), "metadata": {"func_name": "twoSum"}})
-    assert (lcb.entry_point, lcb.tests.hash) == ("Solution().twoSum", problem_of(LCB).tests.hash)
-    truth = {"functional": LEETCODE["test"] + "\ncheck(Solution().twoSum)"}
-    r1 = problem_of(
-        {"prompt": [{"role": "user", "content": "Two."}], "reward_model": {"ground_truth": json.dumps(truth)}}
-    )
-    assert (r1.entry_point, r1.prompt.splitlines()[0]) == ("Solution().twoSum", "Two.")
-    assert passes(r1, LEETCODE["completion"])

@@ -8,7 +8,9 @@ import pickle
 import struct
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,19 @@ class Builds:
 
     def __setstate__(self, path: str) -> None:
         Path(path).touch()
+
+
+class Trap:
+    """Unpickling it makes a file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return exec, (f"open({self.path!r}, 'w').close()",)
+
+
+PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
 
 def traps(path: str) -> dict[str, bytes]:
@@ -44,6 +59,7 @@ def traps(path: str) -> dict[str, bytes]:
         "a text before it": UNICODE + b"0cposix\nsystem\n(" + text + b"tR.",
         "a text after it": b"cposix\nsystem\n(" + text + b"tR0" + UNICODE + b".",
         "within a list": b"](cposix\nsystem\n(" + text + b"tRe.",
+        **{f"protocol {protocol}": pickle.dumps(Trap(path), protocol) for protocol in PROTOCOLS},
     }
 
 
@@ -114,7 +130,6 @@ def test_a_bomb_is_unpacked_no_further_than_the_bound(tmp_path: Path) -> None:
     assert peak < 2.5 * LARGEST
 
 
-@pytest.mark.parametrize("wrap", [str.encode, pickle.dumps], ids=["JSON alone", "a pickle"])
-def test_tests_are_found_in_either_packing(tmp_path: Path, wrap: object) -> None:
-    assert callable(wrap)
-    assert reason_for(tmp_path, wrap(TEXT)) == ""
+@pytest.mark.parametrize("packed", [TEXT.encode(), *(pickle.dumps(TEXT, protocol) for protocol in PROTOCOLS)])
+def test_tests_are_found_in_any_packing(tmp_path: Path, packed: bytes) -> None:
+    assert reason_for(tmp_path, packed) == ""

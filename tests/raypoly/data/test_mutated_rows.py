@@ -1,4 +1,4 @@
-"""Rows of every source, damaged: each is loaded or set aside with a reason, and nothing crashes.
+"""Rows of every source, damaged, or with other columns: each is loaded or set aside with a reason, and nothing crashes.
 
     RAYPOLY_ROWS=10000 python -m pytest tests/raypoly/data/test_mutated_rows.py
 
@@ -26,7 +26,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from raypoly.core.errors import UsageError
-from raypoly.data.formats import ProblemStream, problem_of, row_of
+from raypoly.data.formats import ProblemStream, problem_of, program_of, row_of
+from tests.raypoly.data.format_rows import EXECUTION, TEST_OUTPUT
 from tests.raypoly.data.source_rows import REFUSED, SAMPLES, packed
 
 ROWS = int(os.environ.get("RAYPOLY_ROWS", "400"))
@@ -93,6 +94,10 @@ EXTREMES = st.sampled_from(
 )
 
 
+ALL_ROWS = [*(sample.row for sample in SAMPLES), *(row for row, _ in REFUSED), EXECUTION, TEST_OUTPUT]
+COLUMNS = sorted({name for row in ALL_ROWS for name in row})
+
+
 def damaged(value: Any, way: str, junk: Any) -> Any:
     if way == "junk":
         return junk
@@ -108,8 +113,9 @@ def damaged(value: Any, way: str, junk: Any) -> Any:
 @st.composite
 def lines(draw: st.DrawFn) -> bytes:
     """A row's line after one to three damages, and perhaps some to its bytes."""
-    rows = [sample.row for sample in SAMPLES] + [row for row, _ in REFUSED]
-    row = opened(copy.deepcopy(draw(st.sampled_from(rows))))
+    row = opened(copy.deepcopy(draw(st.sampled_from([*ALL_ROWS, {}]))))
+    for name in draw(st.lists(st.sampled_from(COLUMNS) | TEXTS, max_size=2)) if draw(st.booleans()) else ():
+        row[name] = draw(VALUES | EXTREMES)
     for _ in range(draw(st.integers(1, 3))):
         there = places(row)
         if not there:
@@ -144,6 +150,7 @@ def read(path: Path, rows: int) -> None:
         assert 0 < len(rejected.reason) < 500
     for problem in problems:
         assert problem_of(row_of(problem), problem.source) == problem
+        assert program_of(problem, "x = 1").endswith("x = 1")
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem, TestSuite
-from raypoly.data.pass_rates import FLOOR, PassRateOrder, PassRates, pass_count_row
-from raypoly.data.problem_order import StepProblems
+from raypoly.data.problem_order import FLOOR, PassRateOrder, PassRates, StepProblems, pass_count_row
 
 PROBLEMS = [Problem(f"p{i}", "", "f", TestSuite("calls", "[]")) for i in range(40)]
 N = 8

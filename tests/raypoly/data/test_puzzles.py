@@ -14,10 +14,8 @@ from raypoly.core.config import ProblemsConfig, ScorerConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem
 from raypoly.data import ProblemSet, build_problem_set
-from raypoly.data.puzzles import puzzle_of
-from raypoly.data.puzzles.puzzle_budgets import PROFILES, STEP_LIMIT
-from raypoly.data.puzzles.puzzle_mistakes import render_mistake
-from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_solution
+from raypoly.data.puzzles import PROFILES, STEP_LIMIT, puzzle_of
+from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_mistake, render_solution
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox import Sandbox
 from tests.raypoly.data.step_counter import compile_body, run

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.support.random_model import random_model
+from tests.support.rank_processes import RankProcesses
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +29,9 @@ def one_thread() -> Iterator[None]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with random weights. No test writes to it."""
     return random_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="package")
+def together() -> Iterator[RankProcesses]:
+    with RankProcesses() as running:
+        yield running

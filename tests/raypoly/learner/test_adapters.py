@@ -1,6 +1,5 @@
 """Adapters: what is trained, what an engine gets, and what a checkpoint holds and gives back."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,7 @@ from raypoly.learner.packing import pack
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
-
-INSTALLED = importlib.util.find_spec("peft") is not None
-needs_peft = pytest.mark.skipif(not INSTALLED, reason="needs peft: pip install 'raypoly[lora]'")
+from tests.support.compilers import PEFT_INSTALLED, needs_peft
 
 
 def learner(folder: Path, dtype: str = "float32", **loss: float | str) -> PolicyLearner:
@@ -146,7 +143,7 @@ def test_adapters_with_a_kl_term_go_on_bit_for_bit_from_a_checkpoint(folder: Pat
     assert step(plain) != after, "the term has a gradient"
 
 
-@pytest.mark.skipif(INSTALLED, reason="peft is installed")
+@pytest.mark.skipif(PEFT_INSTALLED, reason="peft is installed")
 def test_without_peft_the_key_is_refused_in_one_sentence(folder: Path) -> None:
     with pytest.raises(UsageError, match="pip install"):
         learner(folder)

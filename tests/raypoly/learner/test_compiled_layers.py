@@ -19,7 +19,7 @@ from raypoly.learner.attention import PACKED, attend
 from raypoly.learner.compiled_layers import Recomputing
 from tests.raypoly.learner.test_precision import distance, gradients, kept, learner
 from tests.support.compilers import needs_compiler
-from tests.support.random_rows import NORMALISERS, random_rows
+from tests.support.random_rows import random_rows, update
 
 KINDS: tuple[Recomputing, ...] = ("off", "products", "layers")
 
@@ -43,9 +43,7 @@ def test_gradients_are_the_same_and_nothing_is_compiled_twice(folder: Path, kind
         got = gradients(one)
         (row, *_) = random_rows(1)
         one.logprobs(row.prompt_tokens, row.tokens, 1.0)
-        one.begin(1, NORMALISERS)
-        one.accumulate(random_rows(1) * 3)
-        one.apply()
+        update(one, random_rows(1) * 3)
     assert distance(want, got) < (1e-5 if dtype == "float32" else 0.02)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,13 +12,14 @@ import pytest
 from transformers import PreTrainedConfig
 
 from raypoly.core.errors import UsageError
-from raypoly.learner.packing import Packer, RankPartitioner, pack
+from raypoly.learner.packing import Packer, pack
 from raypoly.learner.ranks import ONE
 from raypoly.learner.training_rows import TrainingRow
 from tests.raypoly.learner.test_model_families import GEMMA4, QWEN3_5
 from tests.raypoly.learner.test_packing import folder as random_folder
 from tests.raypoly.learner.test_packing import some_rows
-from tests.raypoly.learner.test_sharding import Case, assert_same, needs_peft, trained
+from tests.raypoly.learner.test_sharding import Case, assert_same, trained
+from tests.support.compilers import needs_peft
 from tests.support.random_rows import random_rows
 from tests.support.rank_processes import RankProcesses
 
@@ -35,12 +36,6 @@ CASES = {
     "windows": (GEMMA4, Case()),
     "windows, recomputed": (GEMMA4, Case({"activation_checkpointing": "layers"})),
 }
-
-
-@pytest.fixture(scope="module")
-def together() -> Iterator[RankProcesses]:
-    with RankProcesses() as running:
-        yield running
 
 
 def made(config: PreTrainedConfig, path: Path) -> Path:
@@ -112,15 +107,3 @@ def test_a_padded_batch_counts_every_row_as_long_as_its_longest(budget: int) -> 
 
 def size(rows: Sequence[TrainingRow]) -> int:
     return len(rows) * max(row.length for row in rows)
-
-
-def test_ranks_agree_on_padded_rounds_and_share_them_evenly() -> None:
-    rows = some_rows(3, *[5] * 8)
-    partitions = [RankPartitioner(150, rank, 3, padded=True) for rank in range(3)]
-    parts = [[*one.add(rows[:11]), *one.add(rows[11:]), *one.flush()] for one in partitions]
-    assert len({len(part) for part in parts}) == 1
-    dealt = [row for round_ in zip(*parts, strict=True) for part in round_ for row in part]
-    assert dealt == rows
-    for round_ in [*zip(*parts, strict=True)][:-1]:
-        assert max(map(size, round_)) <= 150
-        assert min(map(size, round_)) > 50

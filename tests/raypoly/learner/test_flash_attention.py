@@ -22,7 +22,7 @@ from raypoly.learner import attention, compiled_layers
 from raypoly.learner.attention import PACKED, _by_segment, _flash, attend
 from raypoly.learner.packing import Segments
 from tests.raypoly.learner.test_precision import distance, gradients, learner
-from tests.support.random_rows import NORMALISERS, random_rows
+from tests.support.random_rows import random_rows, update
 
 LAYERS = 3
 
@@ -85,9 +85,7 @@ def test_a_compiled_layer_is_one_graph_for_rows_of_any_number_and_length(
         assert calls["forward"] == calls["backward"] * (2 if kind == "layers" else 1), "attention is computed once"
         assert passes > 1
         for step in (1, 2):
-            one.begin(step, NORMALISERS)
-            one.accumulate(random_rows(step) * step)
-            one.apply()
+            update(one, random_rows(step) * step)
         (row, *_) = random_rows(1)
         one.logprobs(row.prompt_tokens, row.tokens, 1.0)
     assert distance(want, got) < 0.02

@@ -17,7 +17,7 @@ from raypoly.learner.checkpoint_state import encode_tensors
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.training_rows import TrainingRow
 from tests.support.local_driver import ROOT
-from tests.support.random_rows import NORMALISERS, random_rows
+from tests.support.random_rows import NORMALISERS, random_rows, update
 
 
 def learner(folder: Path, **train: object) -> PolicyLearner:
@@ -27,9 +27,7 @@ def learner(folder: Path, **train: object) -> PolicyLearner:
 def test_the_gradient_is_equation_four(folder: Path) -> None:
     """Against a loop over single sequences with plain autograd."""
     ours = learner(folder, max_grad_norm=1e9)
-    ours.begin(0, NORMALISERS)
-    ours.accumulate(random_rows())
-    got = ours.apply()
+    got = update(ours, random_rows())
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     for row in random_rows():
         ids = torch.from_numpy(np.concatenate([row.prompt_tokens, row.tokens]).astype(np.int64))
@@ -57,26 +55,9 @@ def test_pieces_of_any_size_give_the_same_bits(folder: Path) -> None:
 def test_no_advantage_is_no_gradient_and_still_a_step(folder: Path) -> None:
     one = learner(folder)
     before = one.digest()
-    one.begin(0, NORMALISERS)
-    one.accumulate([TrainingRow(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in random_rows()])
-    stats = one.apply()
+    stats = update(one, [TrainingRow(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in random_rows()])
     assert (stats.grad_norm, stats.rows, stats.version) == (0.0, 0, 1)
     assert stats.weight_digest == before
-
-
-def test_a_saved_learner_goes_on_bit_for_bit(folder: Path) -> None:
-    def step(one: PolicyLearner, number: int) -> str:
-        one.begin(number, NORMALISERS)
-        one.accumulate(random_rows(number))
-        return one.apply().weight_digest
-
-    one = learner(folder)
-    step(one, 0)
-    saved = one.save()
-    other = learner(folder)
-    other.load(saved)
-    assert other.version == 1
-    assert step(other, 1) == step(one, 1)
 
 
 def test_tensors_are_encoded_as_safetensors_does() -> None:
@@ -111,17 +92,13 @@ def test_file_of_a_snapshot_takes_little_more_memory_than_its_tensors_did() -> N
 
 def test_a_snapshot_is_of_its_moment_whatever_is_trained_after_it(folder: Path) -> None:
     one = learner(folder)
-    one.begin(0, NORMALISERS)
-    one.accumulate(random_rows())
-    stats = one.apply()
+    stats = update(one, random_rows())
     wanted = one.save()
     snapshot = one.snapshot()
     parts = snapshot.parts()
     first = next(parts)
     for step in (1, 2):
-        one.begin(step, NORMALISERS)
-        one.accumulate(random_rows(step))
-        one.apply()
+        update(one, random_rows(step))
     assert dict([first, *parts]) == wanted
     other = learner(folder)
     other.load(wanted)

@@ -14,18 +14,16 @@ from safetensors.torch import load as load_safetensors
 from transformers import AutoModelForCausalLM
 
 from raypoly.algorithms.losses import KNOWN, Loss, Tokens, build
-from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.config import TrainConfig
 from raypoly.core.errors import UsageError, WeightsMismatch
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.training_rows import TrainingRow
-from raypoly.learner.update_stats import UpdateStats
 from raypoly.learner.weight_hash import weight_digest
 from raypoly.run.store.shards import WEIGHTS
 from tests.support.losses_by_loop import Responses, step_loss
 from tests.support.random_model import random_model
+from tests.support.random_rows import NORMALISERS, update
 
-NORMALISERS = Normalisers(prompts=2, rollouts=4, t_max=16)
 EVERY_TERM: dict[str, Any] = {
     "kl_coefficient": 0.2,
     "kl": "k1",
@@ -51,12 +49,6 @@ def rows(one: PolicyLearner, seed: int, spread: float = 0.3, version: int = 0) -
         return TrainingRow(prompt, tokens, sampler.astype(np.float32), float(rng.normal()), version)
 
     return [row() for _ in range(8)]
-
-
-def update(one: PolicyLearner, with_rows: list[TrainingRow]) -> UpdateStats:
-    one.begin(one.version, NORMALISERS)
-    one.accumulate(with_rows)
-    return one.apply()
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from raypoly.core.config import ModelConfig, TrainConfig
 from raypoly.learner.learning_rate import Shape, learning_rate
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.update_stats import UpdateStats
+from tests.support.compilers import needs_peft
 from tests.support.random_rows import NORMALISERS, random_rows
 
 LINEAR: dict[str, Any] = {"lr": 1e-2, "schedule": "linear", "warmup_steps": 1, "schedule_steps": 3}
-needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
 
 
 @pytest.mark.parametrize(

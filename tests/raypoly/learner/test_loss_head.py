@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,9 +26,9 @@ from raypoly.learner.policy_model import HEAD_PREFIX, load_model, make_head
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.run.store.shards import WEIGHTS
-from tests.support.random_rows import NORMALISERS, random_rows
+from tests.support.compilers import needs_peft
+from tests.support.random_rows import random_rows, update
 
-needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
 BETA, LOW, HIGH = 2.0, 0.7, 1.3
 Gradients = dict[str, torch.Tensor]
 
@@ -54,12 +53,6 @@ def learner(
 ) -> PolicyLearner:
     train = TrainConfig(lr=lr, token_budget=budget, max_grad_norm=max_grad_norm)
     return PolicyLearner(folder, train, build("flowrl", **params), temperature=1.0)
-
-
-def update(one: PolicyLearner, given: Sequence[TrainingRow]) -> UpdateStats:
-    one.begin(one.version, NORMALISERS)
-    one.accumulate(given)
-    return one.apply()
 
 
 def shared(one: PolicyLearner, spread: float) -> list[TrainingRow]:

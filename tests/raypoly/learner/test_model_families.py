@@ -55,6 +55,7 @@ QWEN3_5 = Qwen3_5TextConfig(
 GEMMA4 = Gemma4TextConfig(**_GEMMA4)
 PACKED: Mapping[str, PreTrainedConfig] = {
     "llama": LlamaConfig(**SIZES),
+    "qwen2 with tied weights": Qwen2Config(**SIZES, tie_word_embeddings=True),
     "qwen3": Qwen3Config(**SIZES, head_dim=16),
     "mistral": MistralConfig(**SIZES, sliding_window=4),
     "qwen2 with a window": Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=7, max_window_layers=1),

@@ -1,26 +1,23 @@
-"""Packed rows against rows padded to one length, computed by transformers itself; and how rows are cut into batches."""
+"""Packed rows see their own prompts alone; and how rows are cut into batches."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
-    LlamaConfig,
     PhiConfig,
     PreTrainedConfig,
-    PreTrainedModel,
     Qwen2Config,
     Qwen3Config,
 )
 
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Int32
-from raypoly.learner.packing import MicroBatch, Packer, pack
+from raypoly.learner.packing import MicroBatch, Packer, RankPartitioner, even, pack
 from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
 
@@ -36,11 +33,6 @@ SIZES = {
     "pad_token_id": 0,
     "bos_token_id": None,
     "eos_token_id": 1,
-}
-KNOWN = {
-    "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
-    "qwen3": Qwen3Config(**SIZES, head_dim=16, tie_word_embeddings=False),
-    "llama": LlamaConfig(**SIZES),
 }
 
 
@@ -65,49 +57,8 @@ def some_rows(seed: int, *responses: int) -> list[TrainingRow]:
     ]
 
 
-def padded_logprobs(model: PreTrainedModel, rows: Sequence[TrainingRow]) -> tuple[Tensor, Tensor]:
-    """By the model's own attention, with a mask over the padding and full logits."""
-    width = max(row.length for row in rows)
-    ids_BL, mask_BL = torch.zeros(len(rows), width, dtype=torch.int64), torch.zeros(len(rows), width, dtype=torch.int64)
-    for i, row in enumerate(rows):
-        ids_BL[i, : row.length] = torch.from_numpy(np.concatenate([row.prompt_tokens, row.tokens]))
-        mask_BL[i, : row.length] = 1
-    logp_BLV = torch.log_softmax(model(input_ids=ids_BL, attention_mask=mask_BL, use_cache=False).logits, -1)
-    entropy_BL = -(logp_BLV.exp() * logp_BLV).sum(-1)
-    logp, entropy = [], []
-    for i, row in enumerate(rows):
-        places = torch.arange(len(row.prompt_tokens), row.length)
-        logp.append(logp_BLV[i, places - 1, ids_BL[i, places]])
-        entropy.append(entropy_BL[i, places - 1])
-    return torch.cat(logp), torch.cat(entropy)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-7), (torch.float32, 1e-5)])
-@pytest.mark.parametrize("name", KNOWN)
-def test_packed_equals_padded(name: str, dtype: torch.dtype, tolerance: float, tmp_path: Path) -> None:
-    """Float64 could differ by a rounding of float32, in which transformers computes norms and rotary angles."""
-    path = folder(KNOWN[name], tmp_path)
-    packed = load_model(path, torch.device("cpu")).to(dtype)
-    padded = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa").to(dtype)
-    rows = some_rows(0, 3, 1, 1, 4)
-    results = []
-    for model, (logp_T, entropy_T) in [
-        (padded, padded_logprobs(padded, rows)),
-        (packed, response_logprobs(packed, pack(rows), 1.0, bf16=False)),
-    ]:
-        assert logp_T.dtype == dtype
-        weight_T = torch.linspace(-1, 1, len(logp_T), dtype=dtype)
-        (weight_T * logp_T + 0.3 * weight_T.flip(0) * entropy_T).sum().backward()
-        gradients = {f"gradient of {key}": parameter.grad for key, parameter in model.named_parameters()}
-        results.append({"logp": logp_T.detach(), "entropy": entropy_T.detach(), **gradients})
-    want, got = results
-    assert set(want) == set(got)
-    worst = {key: float((want[key] - got[key]).norm() / want[key].norm()) for key in want}
-    assert max(worst.values()) < tolerance, worst
-
-
 def test_a_row_does_not_see_its_neighbours(tmp_path: Path) -> None:
-    model = load_model(folder(KNOWN["qwen3"], tmp_path), torch.device("cpu"))
+    model = load_model(folder(Qwen3Config(**SIZES, head_dim=16), tmp_path), torch.device("cpu"))
     first, second, third = some_rows(1, 1, 2)
     other, *_ = some_rows(2, 1)
     with torch.no_grad():
@@ -128,7 +79,7 @@ def test_a_model_that_is_not_computed_as_transformers_does_is_refused(tmp_path: 
 
 
 def test_an_empty_response_has_no_log_probabilities_and_disturbs_nobody(tmp_path: Path) -> None:
-    model = load_model(folder(KNOWN["qwen2"], tmp_path), torch.device("cpu"))
+    model = load_model(folder(Qwen2Config(**SIZES, tie_word_embeddings=True), tmp_path), torch.device("cpu"))
     (row,) = some_rows(5, 1)
     empty = TrainingRow(row.prompt_tokens, row.tokens[:0], row.sampler_logprobs[:0], 0.0, 0)
     with torch.no_grad():
@@ -181,3 +132,84 @@ def test_a_prompt_of_neighbouring_rows_is_there_once() -> None:
 def test_a_row_longer_than_the_budget_is_alone() -> None:
     rows = some_rows(3, 2, 1)
     assert [len(batch.lengths) for batch in cuts(1, rows, [3])] == [1, 1, 1]
+
+
+def groups(seed: int, count: int, size: int = 4) -> list[TrainingRow]:
+    """Groups of rows with one prompt each."""
+    rng = np.random.default_rng(seed)
+
+    def tokens(low: int, high: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        return rng.integers(2, 200, rng.integers(low, high)).astype(np.int32)
+
+    prompts = [tokens(3, 20) for _ in range(count)]
+    answers = [(prompt, tokens(1, 30)) for prompt in prompts for _ in range(size)]
+    return [TrainingRow(prompt, answer, np.zeros(len(answer), np.float32), 1.0, 0) for prompt, answer in answers]
+
+
+def dealt(
+    rows: list[TrainingRow], ranks: int, budget: int = 100, pieces: int = 7, padded: bool = False
+) -> list[list[list[TrainingRow]]]:
+    """By rank, its part of each round."""
+    found = []
+    for rank in range(ranks):
+        dealer, parts = RankPartitioner(budget, rank, ranks, padded), []
+        for start in range(0, len(rows), pieces):
+            parts += dealer.add(rows[start : start + pieces])
+        found.append([*parts, *dealer.flush()])
+    return found
+
+
+def size(rows: list[TrainingRow], padded: bool = False) -> int:
+    return len(rows) * max(row.length for row in rows) if padded else pack(rows).input_ids.shape[1]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("count", [1, 3, 10])
+@pytest.mark.parametrize("padded", [False, True])
+def test_every_row_is_dealt_once_in_order_and_every_rank_takes_part_in_every_round(
+    ranks: int, count: int, padded: bool
+) -> None:
+    rows = groups(0, count)
+    found = dealt(rows, ranks, padded=padded)
+    assert len({len(parts) for parts in found}) == 1
+    in_order = [row for parts in zip(*found, strict=True) for row in chain(*parts)]
+    assert list(map(id, in_order)) == list(map(id, rows))
+    assert all(size(part, padded) <= 100 for parts in found for part in parts if part)
+
+
+def test_ranks_get_about_as_many_tokens_of_each_round() -> None:
+    found = dealt(groups(1, 40), 4, budget=400)
+    for parts in zip(*found, strict=True):
+        sizes = [size(part) for part in parts]
+        assert max(sizes) - min(sizes) <= 2 * (30 + 20), "cuts lie between rows"
+    tokens = [sum(size(part) for part in parts) for parts in found]
+    assert max(tokens) < 1.05 * min(tokens)
+
+
+def test_deals_depend_on_the_order_of_rows_alone() -> None:
+    rows = groups(2, 10)
+    shapes = {
+        tuple(tuple(len(part) for part in parts) for parts in dealt(rows, 3, pieces=pieces)) for pieces in (1, 7, 40)
+    }
+    assert len(shapes) == 1
+
+
+def test_one_rank_gets_what_the_packer_cuts() -> None:
+    rows, packer = groups(3, 10), Packer(100)
+    assert dealt(rows, 1) == [[*packer.add(rows), *packer.flush()]]
+
+
+def test_fewer_rows_than_ranks_leave_the_last_ranks_without() -> None:
+    rows = groups(4, 1, size=3)
+    assert [[len(part) for part in parts] for parts in dealt(rows, 4)] == [[1], [1], [1], [0]]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_no_cut_into_as_many_parts_has_a_smaller_largest(padded: bool) -> None:
+    rows = groups(5, 1, size=7)
+
+    def largest(*parts: list[TrainingRow]) -> int:
+        return max(size(part, padded) for part in parts)
+
+    by_hand = (largest(rows[:a], rows[a:b], rows[b:]) for a in range(1, 6) for b in range(a + 1, 7))
+    assert largest(*even(rows, 3, 1000, padded)) == min(by_hand)

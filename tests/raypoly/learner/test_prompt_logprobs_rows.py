@@ -73,10 +73,9 @@ def crossed_within_a_step(ranks: Ranks, folder: Path, responses: int) -> tuple[S
 
 
 @pytest.mark.parametrize(("size", "responses"), [(2, 5), (4, 1)], ids=["two ranks", "fewer rows than four ranks"])
-def test_several_ranks_tell_what_one_tells(folder: Path, size: int, responses: int) -> None:
+def test_several_ranks_tell_what_one_tells(together: RankProcesses, folder: Path, size: int, responses: int) -> None:
     want, norm = crossed_within_a_step(ONE, folder, responses)
-    with RankProcesses() as together:
-        (got, norm_of_several), *others = together.run(size, crossed_within_a_step, folder, responses)
+    (got, norm_of_several), *others = together.run(size, crossed_within_a_step, folder, responses)
     assert norm_of_several == pytest.approx(norm, rel=1e-5)
     assert len(got) == responses
     for a, b in zip(got, want, strict=True):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,10 @@ from raypoly.learner.weight_hash import HASHED, weight_hash
 from raypoly.rollouts.engines import Weights
 from tests.raypoly.learner.test_packing import SIZES
 from tests.raypoly.learner.test_packing import folder as random_folder
-from tests.support.compilers import needs_compiler
+from tests.support.compilers import needs_compiler, needs_peft
 from tests.support.random_rows import NORMALISERS, random_rows
 from tests.support.rank_processes import RankProcesses
 
-needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
 Files = dict[str, bytes]
 TIED = Qwen2Config(**SIZES | {"vocab_size": 200}, tie_word_embeddings=True)
 
@@ -95,12 +93,6 @@ def numbers(stats: UpdateStats) -> dict[str, float]:
     told = asdict(stats)
     del told["weight_digest"]
     return told | told.pop("measured")
-
-
-@pytest.fixture(scope="module")
-def together() -> Iterator[RankProcesses]:
-    with RankProcesses() as running:
-        yield running
 
 
 def head_of(several: Sequence[Told]) -> dict[str, torch.Tensor]:

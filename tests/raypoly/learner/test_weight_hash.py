@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from actors.weight_delivery import differing_weights
 from raypoly.learner.weight_hash import weight_hash
+from workflows.step.weight_sync import differing_weights
 
 BF16, FP32 = torch.bfloat16, torch.float32
 MATRIX = torch.randn(300, 130, generator=torch.Generator().manual_seed(0))

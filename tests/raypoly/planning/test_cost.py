@@ -8,8 +8,7 @@ import pytest
 
 from raypoly.core.config import Config
 from raypoly.core.settings import load
-from raypoly.core.text import duration
-from raypoly.planning.cost import MeasuredStep, describe_forecast, forecast_judge, planned_evaluations, run_seconds
+from raypoly.planning.cost import describe_forecast, forecast_judge, planned_evaluations, run_seconds
 
 
 def run(*overrides: str) -> Config:
@@ -18,7 +17,7 @@ def run(*overrides: str) -> Config:
 
 def test_a_run_takes_its_steps_and_every_sample_of_its_evaluations() -> None:
     config = run("train.steps=100", "evaluate.every=50", "evaluate.validation_samples=1")
-    seconds = run_seconds(config, MeasuredStep(step=4.0, sample=0.125), {"validation": 32, "test": 0})
+    seconds = run_seconds(config, 4.0, 0.125, {"validation": 32, "test": 0})
     assert seconds == 100 * 4.0 + 3 * 32 * 0.125
     said = list(describe_forecast(config, 0, seconds, 0.0, datetime(2026, 1, 1)))
     assert said == [
@@ -56,7 +55,3 @@ def test_evaluations_are_counted_as_they_come_due() -> None:
     assert list(planned_evaluations(config, {"test": 7, "validation": 5})) == [(2, 7, 4), (4, 5, 2)]
     assert list(planned_evaluations(config, {"test": 0, "validation": 5})) == [(4, 5, 2)]
     assert list(planned_evaluations(run("evaluate.every=0"), {"test": 7})) == []
-
-
-def test_durations_are_read_at_a_glance() -> None:
-    assert [duration(seconds) for seconds in (0.31, 44, 270, 40_000)] == ["0.3 s", "44 s", "4.5 min", "11.1 h"]

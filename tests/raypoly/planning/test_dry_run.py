@@ -13,9 +13,8 @@ from raypoly.analysis.experiments.experiment_config import load_experiment
 from raypoly.cli import main
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import CONFIGS, load
+from raypoly.planning.devices import BOARDS, Device, DeviceLayout, layout_of
 from raypoly.planning.dry_run import describe_layout
-from raypoly.planning.gpus import BOARDS, Device, DeviceLayout, layout_of
-from raypoly.planning.model_shape import row_layout
 from tests.raypoly.learner.test_model_families import PADDED
 from tests.raypoly.learner.test_packing import SIZES, folder
 from tests.support.random_model import random_model
@@ -62,7 +61,7 @@ def test_a_config_for_h200_fits_one_and_says_what_it_takes(
     assert "in all, evaluations apart" in said
 
 
-@pytest.mark.parametrize("gpu", ["rtx4090", "l4", "a10g"])
+@pytest.mark.parametrize("gpu", ["rtx4090", "l4"])
 @pytest.mark.parametrize(
     "changes",
     [(), ("model.path=Qwen/Qwen3-1.7B-Base", "model.lora_rank=32", "generator.gpu_memory_fraction=0.3")],
@@ -158,7 +157,7 @@ def test_without_a_gpu_a_config_that_needs_one_is_planned_for_an_h200(
     assert dry_run("--gpu", "h200", *words) == 0
     assert here.out == capsys.readouterr().out
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-    dry_run(*words, "generator.transport=shared_memory")  # fits or not
+    dry_run(*words, "generator.transport=objects")  # fits or not
     assert "# memory: this machine's CPU" in capsys.readouterr().out, "a rehearsal without a GPU"
 
 
@@ -275,9 +274,7 @@ def test_the_dry_run_has_a_line(
 def test_the_dry_run_refuses_a_mixture_of_experts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = Qwen3MoeConfig(**SIZES, head_dim=16, num_experts=4, moe_intermediate_size=16)
     path = folder(config, tmp_path / "model")
-    with pytest.raises(UsageError, match="mixture of experts"):
-        row_layout(str(path))
-    capsys.readouterr()
+    capsys.readouterr()  # what saving the model said
     assert dry_run(f"model.path={path}") == 2
     said = capsys.readouterr().err
     assert "mixture of experts" in said

@@ -22,10 +22,8 @@ from raypoly.learner.packing import pack
 from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.planning.device_memory import check_memory, plan_memory
-from raypoly.planning.free_resources import GIB
-from raypoly.planning.gpus import BOARDS, Device, DeviceLayout
-from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts
-from raypoly.planning.memory_parts import GRADIENTS, PHASES, DeviceMemory
+from raypoly.planning.devices import BOARDS, GIB, Device, DeviceLayout
+from raypoly.planning.learner_memory import GRADIENTS, PHASES, DeviceMemory, checkpoint_bytes, learner_parts
 from raypoly.planning.model_shape import PUBLISHED, from_config
 from tests.support.compilers import needs_compiler
 
@@ -171,8 +169,16 @@ def test_logits_that_are_computed_at_once_are_what_is_too_much() -> None:
     assert "What is enough: train.logits_mib=256 needs" in said
 
 
+def test_what_no_single_key_can_make_fit_is_told_the_keys_that_do_together() -> None:
+    model, layout = PUBLISHED["Qwen/Qwen3-8B"], DeviceLayout("colocated")
+    config, turned = ["train.token_budget=16384", "train.logits_mib=100000"], "train.activation_checkpointing=layers"
+    with pytest.raises(UsageError, match=rf"What is enough: train\.logits_mib=256 {turned} needs 139\.\d GiB\."):
+        check_memory(h200_run(*config), model, H200, layout)
+    check_memory(h200_run(config[0], "train.logits_mib=256", turned), model, H200, layout)
+
+
 def test_what_no_turn_can_make_fit_says_so() -> None:
-    with pytest.raises(UsageError, match="take a device with more memory"):
+    with pytest.raises(UsageError, match=r"Even with .* model\.lora_rank=32 it would be .*: take a device with"):
         check_memory(
             h200_run("generator.gpu_memory_fraction=0.95"),
             PUBLISHED["Qwen/Qwen3-32B"],

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 from raypoly.learner.adapters import add_adapters
 from raypoly.learner.policy_model import is_packed, load_model
 from raypoly.learner.tiny_model import build_model
-from raypoly.planning.model_shape import PUBLISHED, TINY, from_config, row_layout, shape_of
+from raypoly.planning.model_shape import PUBLISHED, TINY, from_config, is_mixture, row_layout, shape_of
 from tests.raypoly.learner.test_model_families import PACKED, PADDED
 from tests.raypoly.learner.test_packing import folder
 
@@ -122,3 +122,10 @@ def test_a_text_model_within_a_larger_config_is_read(tmp_path: Path) -> None:
     text = PADDED["qwen3.5"].to_dict()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_5", "text_config": text}))
     assert row_layout(str(tmp_path)) == "padded"
+
+
+def test_a_text_model_within_a_larger_config_may_be_a_mixture(tmp_path: Path) -> None:
+    for experts, mixture in ((4, True), (1, False)):
+        written = {"model_type": "qwen3_5_moe", "text_config": {"num_experts": experts}}
+        (tmp_path / "config.json").write_text(json.dumps(written))
+        assert is_mixture(str(tmp_path)) == mixture

@@ -21,7 +21,7 @@ from raypoly.planning.placement import Placement, resolve_placement
         (8, {"placement": "cpu", "engines": 2}, "cpu", "objects", 0.0),
         (8, {"placement": "colocated"}, "colocated", "ipc", 0.5),
         (2, {"transport": "objects"}, "split", "objects", 1.0),
-        (0, {"placement": "colocated", "transport": "shared_memory", "engines": 2}, "colocated", "shared_memory", 0.0),
+        (0, {"placement": "colocated", "transport": "objects", "engines": 2}, "colocated", "objects", 0.0),
         (0, {"placement": "split", "transport": "gloo"}, "split", "gloo", 0.0),
     ],
 )
@@ -46,7 +46,7 @@ def test_a_cluster_gets_the_placement_that_fits_it(
         (1, {"placement": "split"}, "needs 2 GPUs (one a rank of the learner, 1; one an engine, 1)"),
         (1, {"engines": 2}, "one engine beside each rank of the learner (1), and generator.engines=2"),
         (3, {"engines": 3}, "needs 4 GPUs"),
-        (1, {"transport": "nccl"}, "nccl does not work with placement colocated: use ipc or shared_memory or objects"),
+        (1, {"transport": "nccl"}, "nccl does not work with placement colocated: use ipc or objects"),
         (1, {"engine": "transformers", "transport": "ipc"}, "ipc needs generator.engine=vllm and a GPU"),
     ],
 )

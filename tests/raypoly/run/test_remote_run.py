@@ -88,11 +88,6 @@ def test_missing_bucket_is_refused_before_anything_starts(uri: str, server: S3Se
         Run(nowhere)
 
 
-def test_prefix_that_is_no_run_is_refused(uri: str) -> None:
-    with pytest.raises(UsageError, match="is not a run folder"):
-        Run(uri)
-
-
 def test_run_is_read_and_reported_from_remote_storage(uri: str) -> None:
     fill_run(uri)
     run = Run(uri)

@@ -14,7 +14,7 @@ import pytest
 from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Problem, TestSuite
 from raypoly.strategies.features.algorithm_features import algorithm_features
-from raypoly.strategies.live_code.live_program import Canonical, canonical
+from raypoly.strategies.live_code.live_program import LiveProgram, canonical_text, live_program
 from raypoly.strategies.traced_runs.observe import read_source
 from raypoly.verifier.sandbox import Sandbox
 from tests.raypoly.strategies.test_algorithm_features import AROUND, HASH, TRICKS
@@ -50,7 +50,7 @@ SAME = {
 
 
 def form(source: str, entry: str = "") -> str:
-    return canonical(source, entry or ("Solution().f" if "class Solution" in source else "f")).text
+    return canonical_text(live_program(source, entry or ("Solution().f" if "class Solution" in source else "f")))
 
 
 @pytest.mark.parametrize("change", SAME)
@@ -173,7 +173,7 @@ def test_what_a_result_may_depend_on_stays(name: str) -> None:
 @pytest.mark.parametrize("trick", [*TRICKS, *AROUND])
 def test_dead_code_does_not_show(trick: str) -> None:
     code = AROUND[trick] if trick in AROUND else HASH.format(trick=TRICKS[trick])
-    assert form(code, "Solution().pair") == canonical(PAIR, "Solution().pair").text
+    assert form(code, "Solution().pair") == form(PAIR, "Solution().pair")
 
 
 DECOYS = {
@@ -204,7 +204,7 @@ def test_a_container_that_anything_else_holds_or_asks_is_none(part: str) -> None
 
 def test_a_whole_program_keeps_what_it_prints() -> None:
     code = "import sys\nn = int(input())\nunused = [n]\nfor i in range(n):\n print(i)\nsys.stdout.write('x')\n"
-    text = canonical(code).text
+    text = canonical_text(live_program(code))
     assert "print(" in text
     assert "write(" in text
 
@@ -212,10 +212,11 @@ def test_a_whole_program_keeps_what_it_prints() -> None:
 def test_the_text_is_stable_parses_and_says_no_own_name() -> None:
     dfs = "def dfs(i):\n   nonlocal best\n   best = max(best, xs[i])\n   return i and dfs(i - 1)"
     code = f"class A:\n def go(self, xs):\n  best = 0\n  {dfs}\n  dfs(len(xs) - 1)\n  return best"
-    once = canonical(code, "A().go")
-    assert once.entry == "a"
-    assert canonical(once.text, once.entry) == once
-    assert not {"best", "xs", "dfs", "go"} & set(re.findall(r"\w+", once.text))
+    live = live_program(code, "A().go")
+    once = canonical_text(live)
+    assert live.entry == "a"
+    assert form(once, live.entry) == once
+    assert not {"best", "xs", "dfs", "go"} & set(re.findall(r"\w+", once))
 
 
 def test_a_letter_that_means_something_from_outside_is_not_taken() -> None:
@@ -225,11 +226,11 @@ def test_a_letter_that_means_something_from_outside_is_not_taken() -> None:
 def test_a_string_over_several_lines_keeps_its_blanks() -> None:
     code = 'def f(x):\n return f"""{x}\n    four"""'
     names: dict[str, Any] = {}
-    exec(canonical(code, "f").text, names)  # of the tests' own text
+    exec(form(code), names)  # of the tests' own text
     assert names["a"](1) == "1\n    four"
 
 
-@pytest.mark.parametrize("read", [canonical, algorithm_features, read_source])
+@pytest.mark.parametrize("read", [live_program, algorithm_features, read_source])
 def test_source_that_does_not_parse_is_a_syntax_error(read: Callable[[str, str], object]) -> None:
     with pytest.raises(SyntaxError):
         read("def f(n) return n", "f")
@@ -248,14 +249,14 @@ def test_canonical_programs_give_what_the_programs_give() -> None:
                 row["task_id"], "", row["entry_point"], TestSuite("check", row["test"]), prelude=row["prompt"]
             )
             for code in [row["completion"], *re.findall(r"```python\n(.*?)```", row["response"], re.DOTALL)[-1:]]:
-                text = called_as_before(code, canonical(code, row["entry_point"]), row["entry_point"])
+                text = called_as_before(code, live_program(code, row["entry_point"]), row["entry_point"])
                 before, after = (sandbox.score(problem, program) for program in (code, text))
                 if (before.status, before.tests_passed) != (after.status, after.tests_passed):
                     different.append(f"{row['task_id']}: {before.status}, then {after.status} ({after.detail})\n{text}")
     assert not different, f"{len(different)} of {len(chosen)} problems\n" + "\n\n".join(different)
 
 
-def called_as_before(code: str, found: Canonical, entry: str) -> str:
+def called_as_before(code: str, found: LiveProgram, entry: str) -> str:
     """The canonical program under the names that the tests call it and its arguments by."""
     method = entry.split(".")[-1]
     define = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef) and node.name == method)
@@ -264,6 +265,6 @@ def called_as_before(code: str, found: Canonical, entry: str) -> str:
     modules = {getattr(n, "module", None) or alias.name for n in found_imports for alias in n.names}
     imports = "".join(f"import {name}; " for name in sorted(modules))
     return (
-        f"{imports}\n{found.text}\ndef canonical_entry(*given): return {found.entry}(*given)\n"
+        f"{imports}\n{canonical_text(found)}\ndef canonical_entry(*given): return {found.entry}(*given)\n"
         f"class Solution:\n def {method}(self, {given}): return canonical_entry({given})\n"
     )

@@ -15,7 +15,7 @@ from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Problem, Rollout, Verdict
 from raypoly.data import build_problem_set
-from raypoly.planning.free_resources import GIB, FreeResources
+from raypoly.planning.devices import GIB, FreeResources
 from raypoly.planning.preflight import check_config
 from raypoly.verifier.rewards import Reward, group_rewards, reads_findings, reward_function
 from tests.support.verl_files import gsm8k_row, write_parquet

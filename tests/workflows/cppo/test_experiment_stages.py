@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from raypoly.recipes.cppo.audit import PlanAudit
 from raypoly.recipes.cppo.gate_folder import read_gate
 from tests.support.ray_machines import Machines
 from tests.workflows.test_experiment import shared, start
+from workflows.cppo.plan_audit import PlanAudit
 
 ARMS = """
 arms:

@@ -70,7 +70,7 @@ class LocalGate(StageModelClient):
     deaths: tuple[int, ...] = ()
 
     def _launch(self) -> Any:
-        return LocalActor(Actor(self.deaths[self._started - 1] if self._started <= len(self.deaths) else 0))
+        return LocalActor(Actor(self.deaths[self.started - 1] if self.started <= len(self.deaths) else 0))
 
     def stop(self) -> None:
         self._actor = None

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from raypoly import Run
-from raypoly.analysis.experiments.command_result import RESULT_KEY
+from raypoly.analysis.experiments.run_result import RESULT_KEY
 from raypoly.core.config import Config
 from raypoly.core.settings import load
 from raypoly.core.values import Int32, Rollout

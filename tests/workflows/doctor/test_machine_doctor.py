@@ -17,7 +17,7 @@ import pytest
 from raypoly.cli import main
 from raypoly.core.config import ScorerConfig
 from raypoly.core.settings import load
-from raypoly.planning.gpus import ask_nvidia_smi
+from raypoly.planning.devices import ask_nvidia_smi
 from raypoly.run.store import acquire_lease, open_store
 from raypoly.verifier.sandbox.child import system
 from tests.support.faulty_server import Server, running
@@ -214,7 +214,7 @@ def test_each_node_of_a_cluster_is_examined(run: str, machines: Machines, joined
 
 
 @pytest.mark.parametrize(
-    ("conditions", "said"), [("kept", ", conditional writes;"), ("ignored", "no conditional writes")]
+    ("conditions", "said"), [("kept", "read back whole;"), ("ignored", "has no conditional writes")]
 )
 def test_conditional_writes_of_an_object_store_are_tried_and_nothing_is_left(
     conditions: str, said: str, s3: S3Server
@@ -222,7 +222,7 @@ def test_conditional_writes_of_an_object_store_are_tried_and_nothing_is_left(
     s3.conditions = conditions  # type: ignore[assignment]
     place = f"s3://{s3.bucket}/runs/a?endpoint_override={s3.endpoint}&region=us-east-1"
     found = {finding.what: finding for finding in examine_machine(load(None, [f"run.dir={place}"]))}
-    assert found["storage"].ok
+    assert found["storage"].ok == (conditions == "kept")
     assert said in found["storage"].detail
     assert "Contents" not in s3.client().list_objects_v2(Bucket=s3.bucket)
 

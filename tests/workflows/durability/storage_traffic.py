@@ -5,8 +5,8 @@
     check_promises(store, lease, promises)               # of a run that was stopped
     check_end(store, lease)                              # as an undisturbed one
 
-Two steps of two groups, a checkpoint after each (the first one is dropped for the second), index, an evaluation, a
-summary, and the rollouts bundled in the end.
+Two steps of two groups, a checkpoint after each (the first one is dropped for the second), an evaluation, a summary,
+and the steps indexed and bundled one after the other in the end.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from raypoly.core.errors import CorruptData
 from raypoly.core.settings import load
 from raypoly.run.run_identity import resolve_run
 from raypoly.run.store import Lease, Store
+from raypoly.run.store.rollout_files import read_evaluation
 from raypoly.run.store.step_records import Applied, Record
 from tests.support.sample_groups import make_group, same_group, stages
 from tests.support.saved_checkpoint import save_checkpoint
@@ -47,7 +48,7 @@ def take_up(place: str | Path) -> tuple[Store, Lease]:
 
 async def drive(store: Store, lease: Lease, promise: Promise) -> None:
     """Continue the run from where it stands to its end."""
-    journal, checkpoints = Journal(store, lease, window_seconds=0), Checkpoints(store, lease, keep_last=1)
+    journal, checkpoints = Journal(store, window_seconds=0), Checkpoints(store, lease, keep_last=1)
     newest = checkpoints.newest_valid()
     saved = newest.step if newest else 0
     for step in range(STEPS):
@@ -62,12 +63,13 @@ async def drive(store: Store, lease: Lease, promise: Promise) -> None:
         promise("evaluated")
     store.put_mutable("summary.json", SUMMARY)
     await journal.close()
-    History(store, lease, block=STEPS).index_before(STEPS)
+    for before in (1, STEPS):  # the second index replaces the first
+        History(store, block=1).index_before(before)
 
 
 def check_promises(store: Store, lease: Lease, promises: Collection[str]) -> None:
     """Check that everything promised before the stop is there, and that nothing is damaged."""
-    journal = Journal(store, lease)
+    journal = Journal(store)
     for step in range(STEPS):
         if step in journal.completed_steps():
             assert all(map(same_group, journal.load_step(step).groups, GROUPS[step]))
@@ -85,20 +87,22 @@ def check_promises(store: Store, lease: Lease, promises: Collection[str]) -> Non
 
 def check_end(store: Store, lease: Lease) -> None:
     """Check that the run ended as an undisturbed one, and that no file is left over."""
-    journal = Journal(store, lease)
+    journal = Journal(store)
     for step in range(STEPS):
         completed = journal.load_step(step)
         assert all(map(same_group, completed.groups, GROUPS[step]))
         assert [row.tobytes() for row in completed.rewards] == [row.tobytes() for row in NUMBERS]
         assert completed.applied == Applied(step, f"{step:064x}", {"reward": 0.5}, len(GROUPS[step]))
-    assert journal.load_evaluation(STEPS, "test").table.equals(TABLE)
+    assert read_evaluation(store, STEPS, "test").table.equals(TABLE)
     newest = Checkpoints(store, lease).newest_valid()
     assert newest is not None
     assert newest.step == STEPS
     assert {name: newest.read(name) for name in newest.files} == files_of(STEPS)
     assert store.read("summary.json") == SUMMARY
     assert store.list("journal/") == ()
-    assert len(store.list("rollouts/")) == 2, "one bundle and one evaluation"
+    assert store.list("index/") == (f"index/before-{STEPS:06d}.parquet",)
+    assert len(store.list("rollouts/steps-")) == STEPS, "a bundle each"
+    assert len(store.list("rollouts/")) == STEPS + 1
     assert not store.damaged
 
 

@@ -11,8 +11,7 @@ from raypoly.analysis.run import Run
 from raypoly.run.run_identity import resolve_run
 from raypoly.run.store.sealed_files import unseal
 from tests.support.run_with_history import completed_step, config_of
-from workflows.durability.damage_report import format_step_ranges
-from workflows.durability.history import History
+from workflows.durability.history import History, format_step_ranges
 from workflows.durability.journal import Journal
 from workflows.observers.summary import Summary
 
@@ -27,14 +26,14 @@ def test_steps_are_told_as_ranges(steps: list[int], words: list[str]) -> None:
 def test_losses_stand_in_summary_and_report_of_this_start_and_the_next(tmp_path: Path) -> None:
     directory = resolve_run(config_of(tmp_path / "run"))
     store, lease = directory.open("test")
-    history = History(store, lease)
+    history = History(store)
     for step in range(4):
         history.add(completed_step(step))
     lease.release()
     (tmp_path / "run" / "rollouts" / "step-000001.parquet").write_bytes(b"")
     for _ in range(2):
         store, lease = directory.open("test")
-        summary = Summary(store, Journal(store, lease), directory.config)
+        summary = Summary(store, Journal(store), directory.config)
         summary.steps = 4
         summary.write("running")
         found = unseal(store.read("summary.json"), "summary.json")

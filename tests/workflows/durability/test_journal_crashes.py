@@ -11,12 +11,10 @@ import asyncio
 import contextlib
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 
 from raypoly.core.errors import StorageError, UsageError
@@ -25,8 +23,6 @@ from raypoly.run.store.local_store import Disk, LocalStore
 from tests.support.stopping_disk import PoweredDisk, QuickDisk, Stopped, StoppingDisk
 from tests.workflows.durability import storage_traffic
 
-NOT_DAMAGED = ("config.json", "lease.lock")
-"""A run whose config is damaged is refused (test_file_damage.py); the lock's file has no content."""
 STRIDE = 1 if os.environ.get("RAYPOLY_CALLS") == "all" else 3
 FULL = r"No space left on device\); free some space and run the same command"
 
@@ -106,32 +102,6 @@ def test_disk_that_is_full_at_any_call_is_told_and_the_run_resumes_when_there_is
         check_promises(root, promises)
         start(root, QuickDisk(), promises)
         check_end(root)
-
-
-def test_random_damage_is_found_and_the_run_still_ends_right(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    calls = calls_of_a_run(tmp_path / "undisturbed")
-    with pytest.raises(Stopped):
-        start(tmp_path / "half-way", StoppingDisk(at=calls // 2), [])
-    for case in range(60):
-        root = tmp_path / str(case)
-        shutil.copytree(tmp_path / ("undisturbed" if case % 2 else "half-way"), root)
-        forget_own_pid(root)
-        files = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in NOT_DAMAGED)
-        damage(files[int(rng.integers(len(files)))], rng)
-        start(root, QuickDisk(), [])
-        check_end(root)
-
-
-def damage(path: Path, rng: np.random.Generator) -> None:
-    """Flip a bit, cut the file short, put something else in its place, or delete it."""
-    data, place = path.read_bytes(), int(rng.integers(path.stat().st_size))
-    flipped = data[:place] + bytes([data[place] ^ (1 << int(rng.integers(8)))]) + data[place + 1 :]
-    choice = int(rng.integers(4))
-    if choice == 3:
-        path.unlink()
-    else:
-        path.write_bytes((flipped, data[:place], rng.bytes(1000))[choice])
 
 
 def forget_own_pid(root: Path) -> None:

@@ -35,20 +35,20 @@ def test_they_come_back_from_the_journal_and_from_a_completed_step(store: Store,
     groups[2] = make_crossed(replace(groups[2], rollouts=(empty, groups[2].rollouts[1])), 2)
 
     async def work() -> None:
-        journal = Journal(store, lease)
+        journal = Journal(store)
         await asyncio.gather(*(journal.commit(record) for group in groups for record in records(group)))
-        found = Journal(store, lease).step(3)
+        found = Journal(store).step(3)
         assert all(same_group(found.groups[slot], group) for slot, group in enumerate(groups))
         assert {(0, "prompt_logprobs"), (2, "prompt_logprobs")} == {
             key for key in found.keys if key[1] == "prompt_logprobs"
         }
         with pytest.raises(AlreadyCommitted):
-            await Journal(store, lease).commit(records(groups[0])[-1])
+            await Journal(store).commit(records(groups[0])[-1])
         await journal.commit(Applied(3, "ab", {"step": 3}))
         await journal.seal_step(3, groups, *([np.zeros(group.size) for group in groups],) * 2)
 
     asyncio.run(work())
-    assert all(map(same_group, Journal(store, lease).load_step(3).groups, groups))
+    assert all(map(same_group, Journal(store).load_step(3).groups, groups))
 
 
 def test_without_the_rollouts_they_are_of_they_do_not_count() -> None:
@@ -66,7 +66,7 @@ def test_a_bundle_takes_steps_with_and_without_them(store: Store, lease: Lease, 
         completed(step, [make_crossed(make_group(step, 0, 4)) if step in with_them else make_group(step, 0, 4)])
         for step in range(2)
     ]
-    history = History(store, lease, block=2)
+    history = History(store, block=2)
     for step in steps:
         history.add(step)
     history.index_before(2)
@@ -78,5 +78,5 @@ def test_a_bundle_takes_steps_with_and_without_them(store: Store, lease: Lease, 
 
 
 def test_a_run_without_them_keeps_no_column_of_them(store: Store, lease: Lease) -> None:
-    History(store, lease).add(completed(0, [make_group(0, 0, 4)]))
+    History(store).add(completed(0, [make_group(0, 0, 4)]))
     assert not {"own_prompt", "cross_logprobs"} & set(RolloutFiles(store).table(0).column_names)

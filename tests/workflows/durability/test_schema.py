@@ -82,7 +82,7 @@ def test_no_file_of_another_schema_is_taken_for_damage(
     with pytest.raises(OtherSchema, match=said("journal object 9 of step 3", SCHEMA + 1)):
         decode(3, 9, store.read("journal/step-000003/00009.arrow"))
     with pytest.raises(OtherSchema, match=said(r"step-000004\.parquet", SCHEMA + 1)):
-        Journal(store, lease)
+        Journal(store)
     with pytest.raises(OtherSchema, match=said(r"step-000002/manifest\.json", SCHEMA + 1)):
         Checkpoints(store, lease).newest_valid()
     assert not store.damaged

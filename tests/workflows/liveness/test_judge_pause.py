@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from raypoly import Run
 from raypoly.analysis.reports.run_page import write_report
@@ -23,7 +24,7 @@ from tests.support.local_driver import ROOT, SMALL, LocalDriver
 from tests.support.ray_machines import Machines
 from workflows.liveness import judge_pause
 from workflows.liveness.judge_pause import JudgeOutagePause
-from workflows.observers.progress import PlainProgress
+from workflows.observers.progress import Progress
 
 Make = Callable[..., LocalDriver]
 """A run by its name, with overrides."""
@@ -143,7 +144,7 @@ async def test_a_pause_beyond_the_limit_names_the_stage_that_asks() -> None:
     async def away() -> None:
         raise Away("the server is gone")
 
-    pause = JudgeOutagePause(JudgeConfig(max_pause=0.05, probe_seconds=0.01), PlainProgress(io.StringIO()))
+    pause = JudgeOutagePause(JudgeConfig(max_pause=0.05, probe_seconds=0.01), Progress(Console(file=io.StringIO())))
     with pytest.raises(PausedTooLong, match=r"^What the stage mine asks stayed away for judge\.max_pause=0\.05 s"):
         await pause.ask("mine", away, away)
 
@@ -164,7 +165,7 @@ def test_a_command_that_does_not_end_holds_up_no_probe_and_ends_with_the_pause(
         return "labels"
 
     async def main() -> None:
-        pause = JudgeOutagePause(JudgeConfig(probe_seconds=0.01), PlainProgress(heard), command)
+        pause = JudgeOutagePause(JudgeConfig(probe_seconds=0.01), Progress(Console(file=heard)), command)
         async with asyncio.timeout(60):
             assert await pause.ask("judge", question, probe) == "labels"
         assert not pause.is_paused

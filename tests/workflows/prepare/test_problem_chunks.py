@@ -13,10 +13,11 @@ from actors.calls import CallContext
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Group, Rollout, Verdict
 from raypoly.data.preparing.candidates import Candidate
+from raypoly.data.preparing.problem_selection import ChunkOutcome
 from raypoly.run.store import acquire_lease, open_store
 from tests.support.preparation_rows import candidate
 from workflows.durability.journal import Journal
-from workflows.prepare.problem_chunks import ChunkOutcome, Chunks
+from workflows.prepare.problem_chunks import Chunks
 
 NAMES = [candidate(f"p{number}", f"Say what {number} is.") for number in range(7)]
 BROKEN = "p5"
@@ -57,7 +58,7 @@ def start(folder: Path, names: Sequence[Candidate], work: Counting | None) -> li
     async def life() -> list[ChunkOutcome]:
         store = open_store(folder)
         lease = acquire_lease(store)
-        journal = Journal(store, lease)
+        journal = Journal(store)
         try:
             return await Chunks(journal, CallContext()).outcomes(0, names, 3, work, lambda outcome: None)
         finally:

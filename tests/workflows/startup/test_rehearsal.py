@@ -18,7 +18,7 @@ from raypoly.core.settings import load
 from raypoly.run.run_identity import resolve_run
 from tests.support.local_driver import ROOT
 from tests.support.ray_machines import Machines
-from workflows.startup.rehearsal import Rehearsal, RehearsalFailed, RehearsalProbe
+from workflows.startup.rehearsal import Rehearsal, RehearsalFailed, try_part
 from workflows.startup.rehearsal import rehearse as run_rehearsal
 
 PARTS = (
@@ -46,7 +46,7 @@ def test_a_checkpoint_that_was_lost_with_its_learner_fails_the_rehearsal() -> No
 
     writer = SimpleNamespace(wait=wait, saved_step=None)
     opened = SimpleNamespace(durability=SimpleNamespace(checkpoint_writer=writer))
-    rehearsal = Rehearsal(cast(Any, opened), cast(Any, None), RehearsalProbe())
+    rehearsal = Rehearsal(cast(Any, opened), cast(Any, None))
     with pytest.raises(RaypolyError, match=r"lost while it wrote the checkpoint.*memory was full"):
         asyncio.run(rehearsal._checkpoint())
     writer.saved_step = 1
@@ -58,7 +58,7 @@ def failing(error: Exception, name: str) -> str:
         raise error
 
     with pytest.raises(RehearsalFailed) as caught:
-        asyncio.run(RehearsalProbe().part(name, work()))
+        asyncio.run(try_part(name, work()))
     assert caught.value.exit_code == 1
     return str(caught.value)
 
@@ -81,8 +81,7 @@ def test_a_part_that_works_is_a_line_with_its_seconds(capsys: pytest.CaptureFixt
     async def work() -> int:
         return 7
 
-    tried = RehearsalProbe()
-    assert asyncio.run(tried.part("engine, started", work())) == 7
+    assert asyncio.run(try_part("engine, started", work())) == 7
     assert capsys.readouterr().out.startswith("engine, started                      ok")
 
 

@@ -41,7 +41,7 @@ def test_a_stages_model_has_a_part_of_the_gpu_of_the_learners_first_rank() -> No
         assert (found.stage_model["num_cpus"], bundle_of(found.stage_model)) == (0.0, 0)
         beside = [found.rank(0), found.stage_model, *([found.engine(0)] if kind.sleeps else [])]
         assert sum(options["num_gpus"] for options in beside) == pytest.approx(1.0)
-    on_cpu = ActorResources(Placement("colocated", "shared_memory"), gpus=0, group=GROUP, models=1)
+    on_cpu = ActorResources(Placement("colocated", "objects"), gpus=0, group=GROUP, models=1)
     assert on_cpu.stage_model == {"num_cpus": ACTOR_CPUS}
 
 

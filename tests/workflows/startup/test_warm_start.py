@@ -84,7 +84,7 @@ def test_a_driver_killed_in_its_warm_start_makes_the_same_model_when_it_is_asked
     for folder in (whole.folder, killed.folder):
         folder.parent.mkdir()
     assert whole.finish() == 0, whole.log()
-    for moment in ("supervised steps through Ray Train", "step 20 of 60"):
+    for moment in ("supervised steps make the tiny model", "step 20 of 60"):
         killed.start()
         wait_for(lambda moment=moment: moment in killed.log() or not killed.lives)
         killed.kill()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,16 +23,23 @@ from raypoly.rollouts import scaffolds
 from raypoly.rollouts.engines import SampleRequest
 from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems, is_sampled, of_evaluations
 from raypoly.run.plateau import stops_after
-from raypoly.run.store.step_records import CompletedStep
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from tests.support.virtual_clock import run_virtual
-from tests.workflows.step.virtual_run import ROLLOUTS, SMALL, Recorded, Recorder, Sampler, Stopped, stopped_after
+from tests.workflows.step.virtual_run import (
+    ROLLOUTS,
+    SMALL,
+    Recorded,
+    Recorder,
+    Sampler,
+    Stopped,
+    facts,
+    stopped_after,
+    taken,
+)
 from workflows.startup.open_run import OpenRun
 from workflows.step.scaffold_rounds import check_given
 from workflows.train import Training
-
-T = TypeVar("T")
 
 
 class NoEngine(Sampler):
@@ -44,7 +51,7 @@ class NoEngine(Sampler):
         raise AssertionError("nothing is sampled")
         yield
 
-    async def update_weights(self, source: Any, version: int) -> None:
+    async def update_weights(self, deliver: Any) -> None:
         raise AssertionError("nobody needs weights")
 
 
@@ -78,26 +85,13 @@ async def opened_at(folder: Path, config: Config, session: type[Recorded] = Reco
         problems=problems,
     )
     await opened.services.learner.start()
+    await opened.weights.sync()
     return opened
 
 
-def steps(folder: Path, config: Config, count: int = 2) -> list[CompletedStep]:
-    async def work() -> list[CompletedStep]:
-        opened = await opened_at(folder, config)
-        training = Training(opened)
-        await opened.weights.sync()
-        for step in range(opened.services.learner.version, count):
-            await training.step(step)
-        found = [opened.durability.journal.load_step(step) for step in range(count)]
-        await close_run(opened)
-        return found
-
-    return run_virtual(work())
-
-
-def test_attempts_are_the_given_responses_with_the_end_of_a_sequence(tmp_path: Path) -> None:
+def test_attempts_are_the_given_responses_with_advantage_one_and_an_unknown_reward(tmp_path: Path) -> None:
     config = config_of(rows_file(tmp_path))
-    first, second = steps(tmp_path / "run", config)
+    first, second = taken(opened_at(tmp_path / "run", config), 2).steps
     seen = [group.problem_id for group in (*first.groups, *second.groups)]
     assert len(set(seen)) == 8
     for group in first.groups:
@@ -106,32 +100,25 @@ def test_attempts_are_the_given_responses_with_the_end_of_a_sequence(tmp_path: P
         assert [r.tokens.tolist() for r in group.rollouts] == [[n, 100 * n + i, 0] for i in range(ROLLOUTS)]
         assert all(np.isnan(r.logprobs).all() and r.finish_reason == "stop" for r in group.rollouts)
         assert {verdict.status for verdict in group.verdicts or ()} == {"no_code"}
-
-
-def test_every_row_has_advantage_one_and_an_unknown_reward(tmp_path: Path) -> None:
-    first, _ = steps(tmp_path / "run", config_of(rows_file(tmp_path)))
     assert all((advantages == 1).all() for advantages in first.advantages)
     assert all(np.isnan(rewards).all() for rewards in first.rewards)
     row = first.applied.metrics
-    assert row["reward"] is None
     assert row["zero_advantage"] == 0
-    assert row["probe_mean"] is None
-    assert row["mismatch_mean"] is None
-    assert row["tokens_per_second"] is None
-    assert row["strategies_correct"] is None
+    unknown = ("reward", "probe_mean", "mismatch_mean", "tokens_per_second", "strategies_correct")
+    assert [row[name] for name in unknown] == [None] * 5
 
 
 def test_a_run_killed_anywhere_ends_with_the_same_bits(tmp_path: Path) -> None:
     config = config_of(rows_file(tmp_path))
-    whole = steps(tmp_path / "whole", config, 1)[0]
+    (whole,) = taken(opened_at(tmp_path / "whole", config)).steps
     rng = random.Random(5)
     for trial in range(10):
         folder = tmp_path / f"killed-{trial}"
         for _ in range(rng.randrange(1, 4)):
             run_virtual(stopped_after(opened_at(folder, config), rng.randrange(8)))
-        again = steps(folder, config, 1)[0]
+        (again,) = taken(opened_at(folder, config)).steps
         assert again.applied.digest == whole.applied.digest
-        assert [g.problem_id for g in again.groups] == [g.problem_id for g in whole.groups]
+        assert facts(again.groups) == facts(whole.groups)
 
 
 @pytest.mark.parametrize(

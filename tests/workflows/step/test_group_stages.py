@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,12 @@ import pytest
 from raypoly.algorithms.objectives import Batch, Objective, build
 from raypoly.algorithms.objectives.objective import ObjectiveConfig, ScoredGroup
 from raypoly.core.values import Float64, Group, Rollout, Verdict
-from raypoly.run.store.step_records import CompletedStep
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from tests.support.virtual_clock import run_virtual
+from tests.workflows.step.virtual_run import taken
 from workflows.startup.open_run import OpenRun
 from workflows.step.training_group import TrainingGroup
-from workflows.train import Training
 
 TOKENS = ((3, 1), (2, 2), (5, 5))
 PASSED, WRONG = Verdict("passed", 1, 1, 0.0), Verdict("wrong", 0, 1, 0.0)
@@ -35,18 +35,16 @@ def group(slot: int) -> Group:
     return Group(0, slot, f"p{slot}", rollouts, {"score": VERDICTS[slot]})
 
 
-async def step_with(opened: OpenRun) -> CompletedStep:
-    """The product's own step over services that sleep on a virtual clock."""
-    await Training(opened).step(0)
-    await close_run(opened)
-    return opened.durability.journal.load_step(0)
+def opening(folder: Path, objective: Objective, **own: Any) -> Awaitable[OpenRun]:
+    """A run of the product's own steps over services that sleep on a virtual clock."""
+    return open_timed_run(folder, Times.drawn(1, 4), objective=objective, **own)
 
 
 def test_an_objective_over_the_batch_sees_lengths_and_no_group_that_is_skipped(tmp_path: Path) -> None:
     objective = build("reinforce_plus_plus")
 
     async def finished() -> list[TrainingGroup]:
-        opened = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=objective)
+        opened = await opening(tmp_path, objective)
         estimator, problems = opened.estimator, opened.problems.splits["train"]
 
         async def flow(slot: int) -> TrainingGroup:
@@ -75,11 +73,7 @@ class Sevens(Objective):
 
 
 def test_the_journal_keeps_the_advantages_that_were_trained_on(tmp_path: Path) -> None:
-    async def work() -> CompletedStep:
-        opened = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=Sevens(ObjectiveConfig()))
-        return await step_with(opened)
-
-    step = run_virtual(work())
+    (step,) = taken(opening(tmp_path, Sevens(ObjectiveConfig()))).steps
     assert [set(advantages.tolist()) for advantages in step.advantages] == [{7.0}] * len(step.groups)
     assert step.applied.metrics["zero_advantage"] == 0.0
 
@@ -103,15 +97,10 @@ class Counts(Objective):
 def test_a_checkpoint_remembers_no_group_of_a_step_that_is_under_way(tmp_path: Path) -> None:
     objective = Counts(ObjectiveConfig())
 
-    async def one_step_and_a_bit() -> tuple[dict[str, int], bytes]:
-        opened = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=objective)
-        await step_with(opened)
-        whole = dict(objective.seen)
-        opened.estimator.estimate(group(0), opened.problems.splits["train"][0])
-        return whole, opened.durability.memory.objective_state
-
-    whole, remembered = run_virtual(one_step_and_a_bit())
-    assert json.loads(remembered) == {"seen": whole}
+    opened = taken(opening(tmp_path, objective)).opened
+    whole = dict(objective.seen)
+    opened.estimator.estimate(group(0), opened.problems.splits["train"][0])
+    assert json.loads(opened.durability.memory.objective_state) == {"seen": whole}
     assert set(whole.values()) == {1}
     assert objective.seen["p0"] == 2
 
@@ -119,25 +108,14 @@ def test_a_checkpoint_remembers_no_group_of_a_step_that_is_under_way(tmp_path: P
 def test_an_objective_that_remembers_is_shown_again_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     before, after = build("outcome_exploration"), build("outcome_exploration")
 
-    async def restarted() -> bytes:
-        first = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=before)
-        await step_with(first)
-        same = first.services.learner
-        again = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=after, learner=lambda *given: same)
-        again.restore()
-        await close_run(again)
-        return again.durability.memory.objective_state
-
-    remembered = json.loads(run_virtual(restarted()))
+    same = taken(opening(tmp_path, before)).opened.services.learner
+    again = taken(opening(tmp_path, after, learner=lambda *given: same)).opened
+    remembered = json.loads(again.durability.memory.objective_state)
     assert remembered == before.state_dict() == after.state_dict()
     assert sum(remembered["counts"]["p0"].values()) == 8
 
 
 @pytest.mark.parametrize("name", ["outcome_exploration", "diver"])
 def test_what_an_objective_needs_of_programs_comes_from_their_verdicts(tmp_path: Path, name: str) -> None:
-    async def advantages() -> list[Float64]:
-        opened = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=build(name))
-        step = await step_with(opened)
-        return list(step.advantages)
-
-    assert all(np.all(np.isfinite(each)) for each in run_virtual(advantages()))
+    (step,) = taken(opening(tmp_path, build(name))).steps
+    assert all(np.all(np.isfinite(each)) for each in step.advantages)

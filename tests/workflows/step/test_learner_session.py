@@ -1,4 +1,5 @@
-"""A replay that gives other weights is refused where bits must repeat, and marked where they need not."""
+"""Which groups of a step the learner gets, and when; a replay that gives other weights is refused where bits must
+repeat, and marked where they need not."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from actors.learner import LearnerGroup
 from actors.model_files import ModelFiles
 from raypoly.core.errors import WeightsMismatch
 from raypoly.core.settings import load
+from raypoly.core.values import Verdict
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.run.store import acquire_lease
 from raypoly.run.store.local_store import LocalStore
@@ -34,7 +36,7 @@ from workflows.step.training_group import TrainingGroup, UpdateRows
 def learning(folder: Path, notes: list[str], *overrides: str) -> LearnerSession:
     store = LocalStore(folder / "run")
     lease = acquire_lease(store, "test")
-    journal = Journal(store, lease)
+    journal = Journal(store)
     saver = CheckpointWriter(Checkpoints(store, lease), journal.index_before, notes.append)
     config, context = load(None, overrides, lambda text: None), CallContext()
     parts = NamedParts.build(config)
@@ -151,3 +153,17 @@ def test_a_learner_that_is_replaced_between_two_calls_gets_the_step_from_its_beg
     asyncio.run(main())
     assert new.told == [*([slot + 1.0] * 4 for slot in range(4)), "apply"]
     assert passed == [1, 2, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("loss", ["flowrl", "policy_gradient"])
+def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(loss: str) -> None:
+    """Others leave rows of zeros out themselves. A skipped group has no gradient, of KL and entropy terms neither."""
+    fits = loss == "flowrl"
+    known, unjudged = make_group(0, 0, 4), make_group(0, 1, 4, unjudged=True)
+    aside = known.with_findings(score=(Verdict("infra", 0, 1, 0.0),) * 4)
+    for objective, needs_labels in (("poly_epo", True), ("grpo", False)):
+        config = load(None, [f"objective.name={objective}", f"loss.name={loss}"], lambda text: None)
+        parts = NamedParts.build(config)
+        rows = UpdateRows(config, parts.objective, parts.loss, parts.scaffold)
+        counts = [rows.counts(TrainingGroup(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]
+        assert counts == [True, not (fits and needs_labels), False]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,13 +23,10 @@ from raypoly.run.store.rollout_files import RolloutFiles
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.local_driver import LocalDriver, run_killed_driver
 from tests.support.ray_machines import Machines
-from tests.support.timed_run import close_run
 from tests.support.virtual_clock import run_virtual
-from tests.workflows.step.virtual_run import open_virtual, stopped_after
+from tests.workflows.step.virtual_run import held, open_virtual, stopped_after, taken
 from workflows.step.stages import build_stages
-from workflows.train import Training
 
-T = TypeVar("T")
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "add-a-stage.md"
 KEYS = ("stages.own=[brevity:Brevity]", "objective.name=brevity:ShortIsBetter")
 LOGGED = """
@@ -59,15 +55,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def take_step(folder: Path, *keys: str) -> tuple[CompletedStep, list[Group]]:
     """The first step as the journal has it, and its groups as they were trained on."""
-
-    async def work() -> tuple[CompletedStep, list[Group]]:
-        opened = await open_virtual(folder, (), keys, shared=False)
-        await Training(opened).step(0)
-        await close_run(opened)
-        step = opened.durability.journal.load_step(0)
-        return step, [opened.stages.decode(group) for group in step.groups]
-
-    return run_virtual(work())
+    run = taken(open_virtual(folder, (), keys, shared=False))
+    return run.steps[0], [run.opened.stages.decode(group) for group in run.steps[0].groups]
 
 
 def test_its_part_is_journalled_measured_kept_and_makes_advantages(module: Path) -> None:
@@ -95,19 +84,11 @@ def test_a_run_that_is_stopped_anywhere_computes_no_part_twice(module: Path, mon
         opening = open_virtual(folder, (), keys, shared=False)
         run_virtual(stopped_after(opening, stop))
         before = log.read_text().count("\n") if log.exists() else 0
-        held = run_virtual(parts_in(folder, keys))
+        kept = held(open_virtual(folder, (), keys, shared=False), "brevity")
         got, _ = take_step(folder, *keys)
         assert got.applied.digest == want.applied.digest, stop
-        assert log.read_text().count("\n") - before == 4 - held, stop
-    assert held == 4
-
-
-async def parts_in(folder: Path, keys: Sequence[str]) -> int:
-    """How many groups of the open step the journal holds with their part."""
-    opened = await open_virtual(folder, (), keys, shared=False)
-    groups = opened.durability.journal.step(0).groups.values()
-    await close_run(opened)
-    return sum("brevity" in group.findings for group in groups)
+        assert log.read_text().count("\n") - before == 4 - kept, stop
+    assert kept == 4
 
 
 @pytest.mark.slow

@@ -4,52 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from raypoly.algorithms.objectives import Objective, ScoredGroup, build
-from raypoly.algorithms.objectives.objective import ObjectiveConfig
-from raypoly.algorithms.objectives.objective_hooks import measures_of
+from raypoly.algorithms.objectives.objective import ObjectiveConfig, measures_of
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
-from raypoly.core.values import Draft, Float64, Group, Problem
+from raypoly.core.values import Draft, Float64, Problem
 from raypoly.planning.preflight import refuse_asking_between
 from raypoly.rollouts.scaffolds import Ask, Scaffold
-from raypoly.run.store.step_records import CompletedStep
-from tests.support.timed_run import close_run
 from tests.support.virtual_clock import run_virtual
-from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after
-from workflows.train import Training
+from tests.workflows.step.virtual_run import Taken, facts, held, open_virtual, stopped_after, taken
 
-T = TypeVar("T")
 UPSKILL = ("objective.name=upskill", "objective.skills=3")
 
 
-def taken(folder: Path, *overrides: str, shared: bool = False) -> tuple[CompletedStep, Recorder, list[list[int]]]:
-    """A step as the journal has it, what the learner was told, and the numbers of each submission."""
-
-    async def work() -> tuple[CompletedStep, Recorder, list[list[int]]]:
-        opened = await open_virtual(folder, (), overrides, shared)
-        await Training(opened).step(0)
-        found = opened.durability.journal.load_step(0)
-        await close_run(opened)
-        return found, opened.services.learner.recorder, opened.services.generator.submitted  # type: ignore[attr-defined]
-
-    return run_virtual(work())
-
-
-def facts(groups: tuple[Group, ...]) -> list[Any]:
-    return [(g.slot, g.problem_id, [(r.seed, r.tokens.tolist()) for r in g.rollouts]) for g in groups]
+def run_of(folder: Path, *overrides: str, shared: bool = False) -> Taken:
+    return taken(open_virtual(folder, (), overrides, shared))
 
 
 def test_each_rollout_is_sampled_and_trained_behind_its_own_prompt(tmp_path: Path) -> None:
-    step, _, submitted = taken(tmp_path / "skills", *UPSKILL)
-    plain, *_ = taken(tmp_path / "plain")
-    assert submitted == [list(range(12))], "three requests a group, in slot order, in one submission"
-    assert facts(step.groups) == facts(plain.groups), "the same problems, and seeds in the order of rollouts"
+    run = run_of(tmp_path / "skills", *UPSKILL)
+    (step,), (plain,) = run.steps, run_of(tmp_path / "plain").steps
+    assert run.submitted == [list(range(12))], "three requests a group, in slot order, in one submission"
     for group, same in zip(step.groups, plain.groups, strict=True):
+        assert (group.slot, group.problem_id) == (same.slot, same.problem_id)
+        assert [it.seed for it in group.rollouts] == [it.seed for it in same.rollouts], "in the order of rollouts"
         number = same.rollouts[0].prompt_tokens.tolist()
         prompts = [rollout.prompt_tokens.tolist() for rollout in group.rollouts]
         assert prompts == [[z, *number] for z in (1, 2, 3, 1)]
@@ -57,7 +40,8 @@ def test_each_rollout_is_sampled_and_trained_behind_its_own_prompt(tmp_path: Pat
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own device", "shared device"])
 def test_advantages_are_those_of_what_the_learner_said(tmp_path: Path, shared: bool) -> None:
-    step, learner, _ = taken(tmp_path, *UPSKILL, shared=shared)
+    run = run_of(tmp_path, *UPSKILL, shared=shared)
+    (step,) = run.steps
     objective = build("upskill", skills=3)
     for group, rewards, advantages in zip(step.groups, step.rewards, step.advantages, strict=True):
         cross = group.cross_logprobs
@@ -67,22 +51,23 @@ def test_advantages_are_those_of_what_the_learner_said(tmp_path: Path, shared: b
         want = objective.advantages(rewards=rewards, cross_logprobs=cross.logprobs, own_prompt=cross.own_prompt)
         np.testing.assert_array_equal(advantages, want)
         assert advantages.tolist() != build("grpo", std="sample").advantages(rewards=rewards).tolist()
-    assert learner.told.count("cross") == 4
+    assert run.learner.told.count("cross") == 4
     metrics = step.applied.metrics
     assert {"cross"} <= metrics["seconds"].keys() & metrics["exposed"].keys()
     assert sum(metrics["exposed"].values()) == pytest.approx(metrics["seconds"]["total"], abs=1e-2)
 
 
 def test_other_objectives_ask_the_learner_nothing_and_say_nothing_of_it(tmp_path: Path) -> None:
-    step, learner, submitted = taken(tmp_path)
-    assert "cross" not in learner.told
+    run = run_of(tmp_path)
+    (step,) = run.steps
+    assert "cross" not in run.learner.told
     assert not {"cross"} & (step.applied.metrics["seconds"].keys() | step.applied.metrics["exposed"].keys())
     assert [group.cross_logprobs for group in step.groups] == [None] * 4
-    assert submitted == [[0, 1, 2, 3]]
+    assert run.submitted == [[0, 1, 2, 3]]
 
 
-def test_what_the_objective_measured_is_in_the_row_and_the_same_after_a_stop(tmp_path: Path) -> None:
-    step, *_ = taken(tmp_path / "whole", *UPSKILL)
+def test_what_the_objective_measured_is_in_the_row(tmp_path: Path) -> None:
+    (step,) = run_of(tmp_path / "whole", *UPSKILL).steps
     objective, means = build("upskill", skills=3), []
     for group, rewards in zip(step.groups, step.rewards, strict=True):
         cross = group.cross_logprobs
@@ -90,10 +75,7 @@ def test_what_the_objective_measured_is_in_the_row_and_the_same_after_a_stop(tmp
         objective.advantages(rewards=rewards, cross_logprobs=cross.logprobs, own_prompt=cross.own_prompt)
         means.append(objective.measures()["mi_reward"])
     assert step.applied.metrics["objective/mi_reward"] == pytest.approx(np.mean(means), abs=1e-12)
-    run_virtual(stopped(tmp_path / "stopped", 10))
-    again, *_ = taken(tmp_path / "stopped", *UPSKILL)
-    assert again.applied.metrics["objective/mi_reward"] == step.applied.metrics["objective/mi_reward"]
-    plain, *_ = taken(tmp_path / "plain")
+    (plain,) = run_of(tmp_path / "plain").steps
     assert not [name for name in plain.applied.metrics if name.startswith("objective/")]
 
 
@@ -136,46 +118,36 @@ def test_numbers_of_any_kind_are_measures_and_a_bad_one_ends_the_step(
 ) -> None:
     own = f"objective.name={__name__}:Measures"
     monkeypatch.setattr(Measures, "told", {"whole": 2, "of_numpy": np.float32(0.5)})
-    step, *_ = taken(tmp_path / "good", own)
+    (step,) = run_of(tmp_path / "good", own).steps
     found = {name: value for name, value in step.applied.metrics.items() if name.startswith("objective/")}
     assert found == {"objective/whole": 2.0, "objective/of_numpy": 0.5}
     monkeypatch.setattr(Measures, "told", {"mi": float("inf")})
     with pytest.raises(ExceptionGroup) as refused:
-        taken(tmp_path / "bad", own)
+        run_of(tmp_path / "bad", own)
     assert refused.group_contains(UsageError, match="measures mi=inf")
 
 
 def test_the_learner_is_asked_about_every_group_before_a_step_s_first_update(tmp_path: Path) -> None:
-    _, learner, _ = taken(tmp_path, *UPSKILL, "train.mini_batch_prompts=2", "loss.name=clipped_surrogate")
+    learner = run_of(tmp_path, *UPSKILL, "train.mini_batch_prompts=2", "loss.name=clipped_surrogate").learner
     told = [each if isinstance(each, str) else "group" for each in learner.told]
     assert told == [*["cross"] * 4, "group", "group", "update", "group", "group", "apply"]
 
 
-async def stopped(folder: Path, commits: int) -> None:
-    await stopped_after(open_virtual(folder, (), UPSKILL, shared=False), commits)
-
-
 def test_a_run_that_is_stopped_anywhere_asks_for_what_is_missing_alone_and_ends_alike(tmp_path: Path) -> None:
-    want, *_ = taken(tmp_path / "undisturbed", *UPSKILL)
+    (want,) = run_of(tmp_path / "undisturbed", *UPSKILL).steps
     for stop in (0, 3, 4, 7, 8, 9, 10, 11, 12):  # the step commits 4 groups, their verdicts, what was said of them
         folder = tmp_path / f"stopped-{stop}"
-        run_virtual(stopped(folder, stop))
-        held = run_virtual(crossed_in(folder))
-        got, learner, submitted = taken(folder, *UPSKILL)
+        run_virtual(stopped_after(open_virtual(folder, (), UPSKILL, shared=False), stop))
+        known = held(open_virtual(folder, (), UPSKILL, shared=False), "prompt_logprobs")
+        run = run_of(folder, *UPSKILL)
+        (got,) = run.steps
         assert facts(got.groups) == facts(want.groups)
         assert got.applied.digest == want.applied.digest
+        assert got.applied.metrics["objective/mi_reward"] == want.applied.metrics["objective/mi_reward"]
         assert [each.tobytes() for each in got.advantages] == [each.tobytes() for each in want.advantages]
-        assert learner.told.count("cross") == 4 - held, stop
-        assert submitted == ([list(range(12))] if stop < 4 else []), "a submission is whole, or not at all"
-    assert held == 4
-
-
-async def crossed_in(folder: Path) -> int:
-    """How many groups of the open step the journal holds with what was said of them."""
-    opened = await open_virtual(folder, (), UPSKILL, shared=False)
-    groups = opened.durability.journal.step(0).groups.values()
-    await close_run(opened)
-    return sum(group.cross_logprobs is not None for group in groups)
+        assert run.learner.told.count("cross") == 4 - known, stop
+        assert run.submitted == ([list(range(12))] if stop < 4 else []), "a submission is whole, or not at all"
+    assert known == 4
 
 
 class InPairs(Scaffold):
@@ -213,23 +185,18 @@ class Remembers(Objective):
 def test_an_objective_that_remembers_sees_the_same_again_when_a_run_goes_on(tmp_path: Path) -> None:
     own = (f"objective.name={__name__}:Remembers",)
 
-    async def work(steps: int) -> dict[str, float]:
-        opened = await open_virtual(tmp_path, (), own, shared=False)
-        opened.restore()
-        for step in range(steps):
-            await Training(opened).step(step)
-        await close_run(opened)
-        found: dict[str, float] = opened.objective.state_dict()["seen"]
+    def seen() -> dict[str, float]:
+        found: dict[str, float] = run_of(tmp_path, *own).opened.objective.state_dict()["seen"]
         return found
 
-    before = run_virtual(work(1))
+    before = seen()
     assert len(set(before.values())) == 4
-    assert run_virtual(work(0)) == before
+    assert seen() == before, "of the journal alone"
 
 
 def test_a_prompt_that_is_too_long_with_what_the_scaffold_puts_before_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup) as refused:
-        taken(tmp_path, *UPSKILL, "generator.max_prompt_tokens=1")
+        run_of(tmp_path, *UPSKILL, "generator.max_prompt_tokens=1")
     (error,) = refused.value.exceptions
     assert isinstance(error, UsageError)
     assert "has 2 tokens with what its scaffold adds to it, generator.max_prompt_tokens is 1" in str(error)

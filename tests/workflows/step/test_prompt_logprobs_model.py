@@ -22,13 +22,9 @@ from raypoly.rollouts.engines import SampleRequest
 from raypoly.rollouts.engines.transformers_engine import TransformersEngine
 from raypoly.run.store.step_records import CompletedStep, Record
 from tests.support.random_model import random_model
-from tests.support.timed_run import close_run
-from tests.support.timed_services import LocalActor, timed_program
-from tests.support.virtual_clock import run_virtual
-from tests.workflows.step.virtual_run import Recorded, Recorder, Sampler, open_virtual
-from workflows.durability.checkpoints import Checkpoint
+from tests.support.timed_services import timed_program
+from tests.workflows.step.virtual_run import Recorded, Recorder, Sampler, Stopped, open_virtual, taken
 from workflows.startup.open_run import OpenRun
-from workflows.train import Training
 
 OVERRIDES = ("objective.name=upskill", "objective.skills=3", "generator.max_tokens=12", "generator.temperature=0.7")
 STEPS = 2
@@ -60,12 +56,36 @@ class Trained(Recorded):
 
     def __init__(self, config: Config, *arguments: Any, folder: Path) -> None:
         super().__init__(config, *arguments)
-        self._learner = partial(Model, config, folder)
+        self._model = partial(Model, config, folder)
 
-    async def _launch(self) -> Checkpoint | None:
-        self.recorder = self._learner()
-        self._learners._actors = [LocalActor(self.recorder)]
-        return None
+    def made(self) -> Recorder:
+        return self._model()
+
+
+class Engine(Sampler):
+    """An engine with the learner's weights."""
+
+    def __init__(self, config: Config, folder: Path, learner: Any) -> None:
+        super().__init__((), False)
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        self._engine = TransformersEngine(folder, config.generator, "float32")
+        self._learner = learner
+
+    async def encode(self, texts: Sequence[str]) -> list[Int32]:
+        return [np.array(self._tokenizer.encode(said), np.int32) for said in texts]
+
+    async def update_weights(self, deliver: Any) -> None:
+        self._engine.update_weights(self._learner.recorder.own.export())
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+        self.submitted.append([request.slot for request in requests])
+        asked = {request.slot: request for request in requests}
+        for slot, samples in self._engine.sample(requests):
+            prompt, pairs = asked[slot].prompt_tokens, zip(samples, asked[slot].seeds, strict=True)
+            yield (
+                slot,
+                tuple(Rollout(prompt, s.tokens, s.logprobs, program(seed), "stop", seed, 0) for s, seed in pairs),
+            )
 
 
 def program(seed: int) -> str:
@@ -73,76 +93,32 @@ def program(seed: int) -> str:
     return timed_program(0.01 + seed % 2, 1.0, str(seed))
 
 
-class Engine(Sampler):
-    """An engine with the learner's weights."""
-
-    def __init__(self, config: Config, folder: Path) -> None:
-        super().__init__((), False)
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        self._engine = TransformersEngine(folder, config.generator, "float32")
-
-    async def encode(self, texts: Sequence[str]) -> list[Int32]:
-        return [np.array(self._tokenizer.encode(said), np.int32) for said in texts]
-
-    async def update_weights(self, source: Any, version: int) -> None:
-        self._engine.update_weights(source.recorder.own.export())
-
-    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
-        self.submitted.append([request.slot for request in requests])
-        asked = {request.slot: request for request in requests}
-        for slot, samples in self._engine.sample(requests):
-            prompt, seeds = asked[slot].prompt_tokens, asked[slot].seeds
-            pairs = zip(samples, seeds, strict=True)
-            yield (
-                slot,
-                tuple(
-                    Rollout(
-                        prompt, s.tokens, s.logprobs, timed_program(0.01 + seed % 2, 1.0, str(seed)), "stop", seed, 0
-                    )
-                    for s, seed in pairs
-                ),
-            )
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_model(tmp_path_factory.mktemp("model"))
 
 
-async def parts_of(folder: Path, model: Path) -> OpenRun:
+async def open_trained(folder: Path, model: Path, commits: int | None) -> OpenRun:
+    """`commits`: the driver is gone after so many."""
     opened = await open_virtual(folder, (), OVERRIDES, shared=False, learning=partial(Trained, folder=model))
-    opened.services.generator = Engine(opened.config, model)  # type: ignore[assignment]
+    opened.services.generator = Engine(opened.config, model, opened.services.learner)  # type: ignore[assignment]
+    commit, made = opened.durability.journal.commit, 0
+
+    async def commit_some(record: Record) -> None:
+        nonlocal made
+        if made == commits:
+            raise Stopped
+        made += 1
+        await commit(record)
+
+    opened.durability.journal.commit = commit_some  # type: ignore[method-assign]
+    await opened.weights.sync()
     return opened
 
 
-class Stopped(Exception):
-    """The driver is gone."""
-
-
-def steps(folder: Path, model: Path, commits: int | None = None) -> list[CompletedStep]:
-    """What the journal has of the steps when they are done; `commits`: the driver is gone after so many."""
-
-    async def work() -> list[CompletedStep]:
-        opened = await parts_of(folder, model)
-        commit, made = opened.durability.journal.commit, 0
-
-        async def commit_some(record: Record) -> None:
-            nonlocal made
-            if made == commits:
-                raise Stopped
-            made += 1
-            await commit(record)
-
-        opened.durability.journal.commit = commit_some  # type: ignore[method-assign]
-        await opened.weights.sync()
-        try:
-            for step in range(opened.services.learner.version, STEPS):
-                await Training(opened).step(step)
-            return [opened.durability.journal.load_step(step) for step in range(STEPS)]
-        finally:
-            await close_run(opened)
-
-    return run_virtual(work())
+def steps(folder: Path, model: Path, commits: int | None = None) -> Sequence[CompletedStep]:
+    """What the journal has of the steps when they are done."""
+    return taken(open_trained(folder, model, commits), STEPS).steps
 
 
 def test_responses_are_as_likely_behind_their_own_prompt_as_when_they_were_sampled(tmp_path: Path, model: Path) -> None:

@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,16 +15,12 @@ from raypoly.algorithms.objectives import ScoredGroup
 from raypoly.algorithms.objectives.grpo import GRPO
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
-from raypoly.core.values import Draft, Float64, Group, Int32, Problem, Rollout, TestSuite, Verdict
+from raypoly.core.values import Draft, Float64, Int32, Problem, Rollout, TestSuite, Verdict
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import named_scaffolds
 from raypoly.run.store.step_records import CompletedStep, Drafted, decode, encode
-from tests.support.timed_run import close_run
 from tests.support.virtual_clock import run_virtual
-from tests.workflows.step.virtual_run import Recorder, Sampler, open_virtual, stopped_after
-from workflows.train import Training
-
-T = TypeVar("T")
+from tests.workflows.step.virtual_run import Recorder, Sampler, facts, open_virtual, stopped_after, taken
 
 
 def number(draft: Draft) -> int:
@@ -79,26 +75,10 @@ def named(kind: type) -> str:
     return f"{__name__}:{kind.__name__}"
 
 
-def finished(folder: Path, *overrides: str) -> tuple[CompletedStep, Recorder, list[list[int]], list[str]]:
+def finished(folder: Path, *overrides: str) -> tuple[CompletedStep, Recorder, list[list[int]], Sequence[str]]:
     """A step as the journal has it, what the learner was told, the submissions, and the kinds that were committed."""
-
-    async def work() -> tuple[CompletedStep, Recorder, list[list[int]], list[str]]:
-        opened = await open_virtual(folder, {"p1"}, overrides)
-        kinds: list[str] = []
-        commit = opened.durability.journal.commit
-
-        async def noted(record: Any) -> None:
-            kinds.append(record.kind)
-            await commit(record)
-
-        opened.durability.journal.commit = noted  # type: ignore[method-assign]
-        await Training(opened).step(0)
-        found = opened.durability.journal.load_step(0)
-        await close_run(opened)
-        services: Any = opened.services
-        return found, services.learner.recorder, services.generator.submitted, kinds
-
-    return run_virtual(work())
+    run = taken(open_virtual(folder, {"p1"}, overrides))
+    return run.steps[0], run.learner, run.submitted, run.kinds
 
 
 def assert_the_same_bits_after_kills(folder: Path, own: Sequence[str], seed: int) -> None:
@@ -116,24 +96,8 @@ def assert_the_same_bits_after_kills(folder: Path, own: Sequence[str], seed: int
         assert again.applied.digest == whole.applied.digest, "the same rows, in the same order"
 
 
-def facts(groups: Sequence[Group]) -> list[Any]:
-    def of(rollout: Any) -> Any:
-        return rollout.seed, rollout.prompt_tokens.tolist(), rollout.tokens.tolist()
-
-    return [
-        (
-            group.slot,
-            group.problem_id,
-            [of(rollout) for rollout in group.rollouts],
-            [(of(draft.rollout), draft.role, draft.parent) for draft in group.drafts],
-            group.draft_of.tolist(),
-        )
-        for group in groups
-    ]
-
-
-def test_plans_come_first_then_an_attempt_behind_each(tmp_path: Path) -> None:
-    step, _, submitted, kinds = finished(tmp_path, f"scaffold.name={named(TwoRounds)}")
+def test_plans_come_first_then_an_attempt_behind_each_with_the_seed_that_it_has_without(tmp_path: Path) -> None:
+    step, _, submitted, kinds = finished(tmp_path / "plans", f"scaffold.name={named(TwoRounds)}")
     assert [len(each) for each in submitted] == [4, 8], "one submission a round: four prompts, then two for each group"
     assert kinds.count("drafted-0") == 4
     assert kinds.index("generated") > max(i for i, kind in enumerate(kinds) if kind == "drafted-0")
@@ -144,10 +108,6 @@ def test_plans_come_first_then_an_attempt_behind_each(tmp_path: Path) -> None:
             assert rollout.prompt_tokens[0] == number(group.drafts[of])
         seeds = {r.seed for r in group.rollouts} | {d.rollout.seed for d in group.drafts}
         assert len(seeds) == 6
-
-
-def test_attempts_have_the_seeds_that_they_have_without_drafts(tmp_path: Path) -> None:
-    step, *_ = finished(tmp_path / "plans", f"scaffold.name={named(TwoRounds)}")
     plain, *_ = finished(tmp_path / "plain")
     for group, same in zip(step.groups, plain.groups, strict=True):
         assert [r.seed for r in group.rollouts] == [r.seed for r in same.rollouts]

@@ -12,7 +12,6 @@ import numpy as np
 from raypoly.core.values import WITHOUT_TESTS, Group, Labels, Rollout, Verdict
 from raypoly.learner.update_stats import LossStats, UpdateStats
 from raypoly.run.sinks import flatten
-from workflows.step.run_observers import JudgeNumbers
 from workflows.step.seal_step import metrics_row
 from workflows.step.stopwatch import Waterfall
 from workflows.step.training_group import TrainingGroup
@@ -23,7 +22,7 @@ NO_TOKENS = np.zeros(0, np.int32)
 def row(measured: LossStats, groups: Sequence[TrainingGroup] = ()) -> dict[str, Any]:
     stats = UpdateStats(1, "digest", 0.1, 0.5, False, math.nan, 0, 0, measured, 3e-4)
     times = Waterfall({"total": 1.0}, dict.fromkeys(("judge", "score"), 0.25), {"seconds": None, "exposed": None})
-    return metrics_row(0, groups, stats, times, [], 0.0, JudgeNumbers({}, None, None, None, None))
+    return metrics_row(0, groups, stats, times, [], 0.0, {})
 
 
 def test_what_was_measured_of_the_loss_is_in_the_row() -> None:
@@ -34,14 +33,10 @@ def test_what_was_measured_of_the_loss_is_in_the_row() -> None:
     assert found["kl_reference"] is None
 
 
-def test_a_step_of_which_nothing_is_known_is_json_without_a_number_for_it() -> None:
+def test_a_step_of_which_nothing_is_known_or_generated_is_json_without_a_number_for_it() -> None:
     found = json.loads(json.dumps(row(LossStats()), allow_nan=False))
     assert {found[name] for name in vars(LossStats())} == {None}
     assert found["entropy"] is None
-
-
-def test_a_step_without_generation_has_an_unknown_tail_and_no_zero_for_it() -> None:
-    found = json.loads(json.dumps(row(LossStats())))
     assert found["tail"] == {"seconds": None, "exposed": None}
     assert found["exposed"] == {"judge": 0.25, "score": 0.25}
     assert not {"tail/seconds", "tail/exposed"} & flatten(found).keys()

@@ -25,10 +25,10 @@ from tests.support.virtual_clock import run_virtual
 from tests.workflows.test_train import config, train
 from workflows.startup.open_run import OpenRun
 from workflows.step.learner_session import LearnerSession
-from workflows.step.weight_sync import ProbeDifference, WeightSync
+from workflows.step.weight_sync import WeightSync
 
 ROUTES = {
-    "colocated": ("generator.placement=colocated", "generator.transport=shared_memory"),
+    "colocated": ("generator.placement=colocated", "generator.transport=objects"),
     "split": ("generator.placement=split", "generator.transport=gloo"),
 }
 
@@ -81,15 +81,15 @@ def test_a_log_probability_that_is_far_off_gives_a_note_when_the_mean_rises_and_
             await weights.sync()
             seen.append(weights.difference)
 
-    seen: list[ProbeDifference] = []
+    seen: list[dict[str, float]] = []
     notes = chosen(tmp_path, sync, f"model.dtype={dtype}")
     assert len(notes) == 2, "one for each rise"
     assert "engine transformers (generator-7) and the learner differ by" in notes[0]
-    tokens = 50 / seen[1].mean
-    assert seen[0].mean == pytest.approx(small / tokens)
+    tokens = 50 / seen[1]["probe_mean"]
+    assert seen[0]["probe_mean"] == pytest.approx(small / tokens)
     assert 100 < tokens < 140
-    assert seen[0].row().keys() == {"probe_mean", "probe_q99"}
-    assert set(seen[4].row().values()) == {None}
+    assert seen[0].keys() == {"probe_mean", "probe_q99"}
+    assert all(map(math.isnan, seen[4].values())), "null in the step's row"
 
 
 def test_an_engine_that_cannot_hash_is_told_of_once(tmp_path: Path) -> None:
@@ -104,14 +104,14 @@ def test_an_engine_that_cannot_hash_is_told_of_once(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("joined")
 @pytest.mark.parametrize("route", ["colocated", pytest.param("split", marks=pytest.mark.slow)])
-def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_undisturbed(
+def test_losing_each_of_two_engines_and_every_other_actor_ends_with_the_bits_of_one_undisturbed_engine(
     route: str,
     reference: LocalDriver,
     warm_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The reference has one engine: in float32 a response is the same in whatever batch it is sampled."""
+    """In the middle of a step, and between two. In float32 a response is the same in whatever batch it is sampled."""
     sync, update, seen = WeightSync.sync, LearnerSession.update, list[WeightSync]()
     slept: list[bool] = []
 
@@ -133,6 +133,10 @@ def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_u
             }:
                 await asyncio.sleep(0.001)
             ray.kill(ray.get_actor("generator-e1"))
+        if step == 1:
+            await asyncio.sleep(0.05)
+            for name in ("scorer-0", "judge"):
+                ray.kill(ray.get_actor(name))
         if step == 2:
             ray.kill(ray.get_actor("learner"))
 

@@ -1,8 +1,7 @@
 """Runs of the product's own loop on a virtual clock, for tests of what a step takes: nothing is decoded or trained.
 
-    opened = await open_virtual(folder, dull={"p3"}, overrides=["train.refill=3"])
-    await Training(opened).step(0)
-    await close_run(opened)
+    run = taken(open_virtual(folder, dull={"p3"}, overrides=["train.refill=3"]), count=2)
+    run.steps[0].advantages, run.learner.told, run.submitted
 
 A problem that is `dull` is solved by no rollout, every other one by half of them. The learner's digest is that of all
 rows it has got.
@@ -15,6 +14,7 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,16 @@ import pytest
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.config import Config
 from raypoly.core.settings import load
-from raypoly.core.values import Float32, Int32, Rollout
+from raypoly.core.values import Float32, Group, Int32, Rollout
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import LossStats, UpdateStats
 from raypoly.rollouts.engines import SampleRequest
 from raypoly.run.store.shards import WEIGHTS, Shard, ShardWriter
-from raypoly.run.store.step_records import Record
+from raypoly.run.store.step_records import CompletedStep, Record
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from tests.support.timed_services import LocalActor, TimedGenerator, TimedLearnerSession, timed_program
+from tests.support.virtual_clock import run_virtual
 from workflows.durability.checkpoints import Checkpoint
 from workflows.durability.journal import Journal
 from workflows.startup.open_run import OpenRun
@@ -178,6 +179,85 @@ async def open_virtual(
 
 def _learner(learning: Callable[..., Recorded], config: Config, journal: Journal, writer: Any, groups: int) -> Recorded:
     return learning(config, journal, writer, 1)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Steps that were taken, and what was told to whom on the way from where the run stood."""
+
+    steps: Sequence[CompletedStep]
+    """As the journal has them, the first ones too."""
+    opened: OpenRun
+    """Closed."""
+    kinds: Sequence[str]
+    """Of the records that were committed."""
+
+    @property
+    def learner(self) -> Recorder:
+        session: Any = self.opened.services.learner
+        found: Recorder = session.recorder
+        return found
+
+    @property
+    def submitted(self) -> list[list[int]]:
+        """The slots of each submission."""
+        generator: Any = self.opened.services.generator
+        found: list[list[int]] = generator.submitted
+        return found
+
+
+def taken(opening: Awaitable[OpenRun], count: int = 1) -> Taken:
+    """Go on from where the run stands to the end of its first `count` steps."""
+
+    async def work() -> Taken:
+        opened, kinds = await opening, list[str]()
+        commit = opened.durability.journal.commit
+
+        async def noted(record: Record) -> None:
+            kinds.append(record.kind)
+            await commit(record)
+
+        opened.durability.journal.commit = noted  # type: ignore[method-assign]
+        try:
+            opened.restore()
+            training = Training(opened)
+            for step in range(opened.services.learner.version, count):
+                await training.step(step)
+            return Taken([opened.durability.journal.load_step(step) for step in range(count)], opened, kinds)
+        finally:
+            await close_run(opened)
+
+    return run_virtual(work())
+
+
+def facts(groups: Sequence[Group]) -> list[Any]:
+    """All that a resumed run's groups must have like an undisturbed one's."""
+
+    def of(rollout: Rollout) -> Any:
+        return rollout.seed, rollout.prompt_tokens.tolist(), rollout.tokens.tolist()
+
+    return [
+        (
+            group.slot,
+            group.problem_id,
+            [of(rollout) for rollout in group.rollouts],
+            [(of(draft.rollout), draft.role, draft.parent) for draft in group.drafts],
+            group.draft_of.tolist(),
+        )
+        for group in groups
+    ]
+
+
+def held(opening: Awaitable[OpenRun], stage: str) -> int:
+    """How many groups of the first step the journal holds with the stage's finding."""
+
+    async def work() -> int:
+        opened = await opening
+        groups = opened.durability.journal.step(0).groups.values()
+        await close_run(opened)
+        return sum(stage in group.findings for group in groups)
+
+    return run_virtual(work())
 
 
 class Stopped(Exception):

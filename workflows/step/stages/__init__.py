@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from raypoly.algorithms.group_stage import GroupStage, on_drafts, own_stages
 from raypoly.algorithms.objectives import Objective, ScoredGroup
-from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config
 from raypoly.core.errors import Infra, Unknown, UsageError
 from raypoly.core.plugins import load_plugin

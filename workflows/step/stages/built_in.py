@@ -12,7 +12,7 @@ from actors.learner import LearnerActor
 from actors.scorer_pool import ScorerPool
 from raypoly.algorithms.group_stage import GroupStage
 from raypoly.algorithms.objectives import Objective
-from raypoly.algorithms.objectives.objective_hooks import needed_stages
+from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
 from raypoly.core.seeds import derive
@@ -27,7 +27,14 @@ from workflows.step.services import Services
 from workflows.step.training_group import SkippedGroups, infra_reason, sound_verdicts
 
 
-class ScoreStage(GroupStage):
+class _BuiltIn(GroupStage):
+    """One whose finding is kept as it is."""
+
+    def encode(self, finding: Any, size: int) -> Any:
+        return finding
+
+
+class ScoreStage(_BuiltIn):
     """Verdicts of the group's programs on the problem's tests, by the sandboxes: a tuple of N."""
 
     name = "score"
@@ -39,9 +46,6 @@ class ScoreStage(GroupStage):
     def seen(self, group: Group, services: Services) -> None:
         """Raises `TooManySetAside`."""
         services.skipped.count(1, int(infra_reason(group.verdicts) is not None))
-
-    def encode(self, finding: Any, size: int) -> Any:
-        return finding
 
 
 async def score_group(
@@ -82,7 +86,7 @@ async def signatures(services: Services, group: Group, problem: Problem) -> Sequ
     return ["\n".join(own) if own is not None else None for own in found] if examples else None
 
 
-class JudgeStage(GroupStage):
+class JudgeStage(_BuiltIn):
     """`Labels` of the judge: which of a group's programs share an algorithmic strategy. A group that it can't label is
     `unjudged`."""
 
@@ -113,11 +117,8 @@ class JudgeStage(GroupStage):
     async def probe(self, group: Group, problem: Problem, services: Services) -> None:
         await services.judge.probe()
 
-    def encode(self, finding: Any, size: int) -> Any:
-        return finding
 
-
-class PromptLogprobsStage(GroupStage):
+class PromptLogprobsStage(_BuiltIn):
     """`CrossLogprobs`: log-probabilities of a group's responses after each of the group's prompts, by the learner under
     the weights that sampled them."""
 
@@ -138,6 +139,3 @@ class PromptLogprobsStage(GroupStage):
         responses = [rollout.tokens for rollout in group.rollouts]
         logprobs = await services.learner.ask("cross", LearnerActor.cross_logprobs, prompts, responses)
         return CrossLogprobs(own, tuple(each.astype(np.float32, copy=False) for each in logprobs))  # as it is kept
-
-    def encode(self, finding: Any, size: int) -> Any:
-        return finding

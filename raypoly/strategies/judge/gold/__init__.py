@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from raypoly.core.values import Problem, TestSuite
 from raypoly.data.formats import leetcode
 from raypoly.data.formats.python_source import prelude_without
-from raypoly.data.formats.row_reader import FileRow, read_rows_by_id
+from raypoly.data.formats.row_files import FileRow, read_rows_by_id
 
 PRELUDE = f"{leetcode.PRELUDE}\nfrom builtins import *\nimport sys\n"
 """Runs before a gold program, as on LeetCode. `builtins` is the last star, so that `pow` takes three arguments."""

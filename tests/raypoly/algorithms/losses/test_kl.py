@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 import torch
 
-from raypoly.algorithms.losses.kl import kl_terms
+from raypoly.algorithms.losses.loss import kl_terms
 from raypoly.algorithms.losses.loss_config import Estimator
 
 Logits = torch.Tensor

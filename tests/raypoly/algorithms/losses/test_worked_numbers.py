@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 
 from raypoly.algorithms.losses import Tokens, build
+from raypoly.algorithms.losses.aggregation import Aggregation, Normalisers, final_factor, response_weight
 from raypoly.algorithms.losses.flowrl_loss import FlowRLLoss
 from raypoly.algorithms.losses.gspo import GSPO
 from raypoly.algorithms.losses.importance_correction import correction
-from raypoly.algorithms.losses.kl import kl_terms
+from raypoly.algorithms.losses.loss import kl_terms
 from raypoly.algorithms.losses.loss_tokens import ratio_of
 from tests.support.worked_numbers import worked_cases
 
@@ -131,3 +132,18 @@ def test_kl_estimators(case: Any, kind: Any) -> None:
     logp_T = torch.tensor(case["input"]["logp"], dtype=torch.float64)
     reference_T = torch.tensor(case["input"]["ref_logp"], dtype=torch.float64)
     assert kl_terms(logp_T, reference_T, kind).tolist() == pytest.approx(case["expected"][kind], **CLOSE)
+
+
+@pytest.mark.parametrize("case", worked_cases("loss_aggregation"))
+@pytest.mark.parametrize("kind", get_args(Aggregation))
+def test_aggregations(case: Any, kind: Aggregation) -> None:
+    responses = case["input"]["token_losses"]
+    normalisers = Normalisers(prompts=1, rollouts=len(responses), t_max=case["input"]["T_max"])
+    total = sum(response_weight(kind, len(losses), normalisers) * sum(losses) for losses in responses)
+    tokens = sum(len(losses) for losses in responses)
+    assert total * final_factor(kind, tokens) == pytest.approx(case["expected"][kind])
+
+
+def test_a_group_that_drops_out_does_not_change_the_divisor() -> None:
+    planned = Normalisers(prompts=20, rollouts=8, t_max=56)
+    assert response_weight("seq_mean_token_sum_norm", 10, planned) == pytest.approx(1 / (20 * 8 * 56))

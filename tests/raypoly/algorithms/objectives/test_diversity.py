@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from raypoly.algorithms.objectives import build
 from raypoly.algorithms.objectives.darling import share_elsewhere
 from raypoly.algorithms.objectives.uniqueness_aware import cluster_sizes
-from tests.raypoly.algorithms.objectives.judged_groups import Judged, judged, shuffled
+from tests.raypoly.algorithms.objectives.judged_groups import Judged, judged
 from tests.support.worked_numbers import worked_cases
 
 NAMES = [
@@ -68,17 +68,6 @@ def test_additive_diversity_pays_a_wrong_novelty_for_itself() -> None:
     np.testing.assert_allclose(got, np.array([0.25, 0.25, 0.5]) - 1 / 3, atol=1e-12)
     without = build("grpo_diversity", coefficient=0.0).advantages(rewards=[1, 0, 0], labels=[1, 1, 2])
     np.testing.assert_array_equal(without, build("grpo").advantages(rewards=[1, 0, 0]))
-
-
-@pytest.mark.parametrize(("name", "params"), NAMES)
-@settings(max_examples=40, deadline=None)
-@given(both=shuffled())
-def test_order_means_nothing(name: str, params: dict[str, Any], both: tuple[Judged, list[int]]) -> None:
-    group, order = both
-    objective = build(name, **params)
-    np.testing.assert_allclose(
-        group.ordered(order).advantages(objective), group.advantages(objective)[order], atol=1e-9
-    )
 
 
 @pytest.mark.parametrize(("name", "params"), [pair for pair in NAMES if pair[0] in CENTRED])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,24 @@ class Worth(SetObjective):
 
 def of_pair(answers: Sequence[int]) -> float:
     return float(REWARDS[list(answers)].max() * len(set(LABELS[list(answers)])))
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"require_two": False},
+    {"floor": 0.5},
+    {"diversity_of": "correct"},
+    {"floor": 0.25, "diversity_of": "correct"},
+]
+"""Of Poly-EPO."""
+
+
+def polychromic(answers: Sequence[int], params: dict[str, Any]) -> float:
+    """f(G) of one set by the definition."""
+    of_all, index = params.get("diversity_of", "all") == "all", list(answers)
+    strategies = len({LABELS[i] for i in index if of_all or REWARDS[i] > 0})
+    diversity = 0.0 if params.get("require_two", True) and strategies < 2 else strategies / len(index)
+    return float(REWARDS[index].mean()) * max(diversity, params.get("floor", 0.0))
 
 
 def best(answers: Sequence[int]) -> float:
@@ -79,6 +98,16 @@ def estimated(objective: Objective) -> Float64:
         pytest.param(
             Worth(SetConfig(set_size=2, reduction="mean", baseline="leave_one_out")), of_pair, 2, 2, id="sets, loo: N/n"
         ),
+        *(
+            pytest.param(
+                build("poly_epo", set_size=2, **params),
+                partial(polychromic, params=params),
+                2,
+                3,
+                id=f"Poly-EPO {params}",
+            )
+            for params in VARIANTS
+        ),
     ],
 )
 def test_the_gradient_is_that_of_what_it_is_for(
@@ -105,6 +134,15 @@ ORDERED: list[tuple[str, dict[str, Any]]] = [
     ("grpo", {"std": "sample"}),
     ("grpo", {"std": "population"}),
     ("rloo", {}),
+    ("darling", {}),
+    ("darling", {"floor": 0.1, "partition": "correct"}),
+    ("uniqueness_aware", {}),
+    ("uniqueness_aware", {"apply_to": "positive", "alpha": 0.5}),
+    ("grpo_diversity", {"std": "sample"}),
+    ("pkpo", {"k": 2}),
+    ("passk_training", {"k": 1}),
+    ("best_minus_second", {}),
+    (f"{__name__}:Worth", {"set_size": 1}),
 ]
 
 
@@ -118,6 +156,8 @@ def test_the_order_of_rollouts_means_nothing(
     if "set_size" in params:
         largest = len(order) - 1 if "floor" not in params else min(2, len(order) - 1)
         params = params | {"set_size": data.draw(st.integers(1, largest))}
+    if "k" in params:
+        params = params | {"k": data.draw(st.integers(params["k"], len(order) - (name == "passk_training")))}
     objective = build(name, **params)
     np.testing.assert_allclose(
         group.ordered(order).advantages(objective), group.advantages(objective)[order], rtol=1e-9, atol=1e-9

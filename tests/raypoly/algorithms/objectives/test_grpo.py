@@ -1,11 +1,14 @@
-"""GRPO and Dr.GRPO against worked numbers."""
+"""GRPO and Dr.GRPO against worked numbers, and within sets of peers."""
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from raypoly.algorithms.objectives import build
+from raypoly.algorithms.objectives.grpo import Deviation, compare_with_peers, relative
 from raypoly.core.errors import UsageError
 from tests.support.worked_numbers import worked_cases
 
@@ -33,3 +36,44 @@ def test_equal_rewards_have_no_advantage() -> None:
 def test_an_unknown_objective_names_the_nearest() -> None:
     with pytest.raises(UsageError, match="did you mean 'grpo'"):
         build("grppo")
+
+
+DEVIATIONS: tuple[Deviation, ...] = get_args(Deviation)
+
+
+@pytest.mark.parametrize("case", worked_cases("peers", "cppo"))
+def test_worked_numbers_of_peers(case: Any) -> None:
+    peers = [tuple(peer) for peer in case["input"]["peers"]]
+    got = compare_with_peers(case["input"]["values"], peers, case["input"]["std"])
+    np.testing.assert_allclose(got, case["expected"]["advantages"], atol=1e-9)
+
+
+@pytest.mark.parametrize("std", DEVIATIONS)
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.floats(-5, 5), st.sampled_from("abc")), min_size=1, max_size=12))
+def test_each_set_of_peers_is_a_group_of_its_own(std: Deviation, rows: list[tuple[float, str]]) -> None:
+    values, peers = np.array([value for value, _ in rows]), [peer for _, peer in rows]
+    got = compare_with_peers(values, peers, std)
+    for peer in set(peers):
+        mine = [place for place, each in enumerate(peers) if each == peer]
+        np.testing.assert_array_equal(got[mine], relative(values[mine], std))
+
+
+@pytest.mark.parametrize("std", DEVIATIONS)
+def test_alone_and_among_equals_there_is_nothing_to_learn(std: Deviation) -> None:
+    peers = [("plan", None), ("solve", 0), ("solve", 0), ("observe", None)]
+    np.testing.assert_array_equal(compare_with_peers([7.0, 1.0, 1.0, -3.0], peers, std), 0.0)
+
+
+def test_a_role_and_its_parent_make_peers_together() -> None:
+    peers = [("solve", 0), ("plan", 0), ("solve", None), ("solve", 0)]
+    np.testing.assert_array_equal(compare_with_peers([1.0, 1.0, 1.0, 0.0], peers, "none"), [0.5, 0.0, 0.0, -0.5])
+
+
+def test_no_rollouts_have_no_advantages() -> None:
+    assert compare_with_peers([], [], "sample").shape == (0,)
+
+
+def test_a_value_short_is_refused() -> None:
+    with pytest.raises(ValueError, match="each of 2 rollouts needs one value"):
+        compare_with_peers([1.0], ["a", "a"], "none")

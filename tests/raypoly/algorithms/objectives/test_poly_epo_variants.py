@@ -1,7 +1,5 @@
 """Poly-EPO's floor and its diversity of correct rollouts, against enumeration in exact rationals."""
 
-import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from raypoly.algorithms.objectives.polychromic import given_member
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Int32
 from tests.raypoly.algorithms.objectives.exact_poly_epo import Group, conditional_means, groups
+from tests.raypoly.algorithms.objectives.test_estimators import VARIANTS
 
 LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
 """Six right loops, one right comprehension, one wrong recursion."""
@@ -80,42 +79,6 @@ def test_1024_rollouts_with_a_floor_are_finite_and_centred() -> None:
     got = objective.advantages(rewards=rewards, labels=labels)
     assert np.all(np.isfinite(got))
     assert got.sum() == pytest.approx(0, abs=1e-9)
-
-
-VARIANTS: list[dict[str, Any]] = [
-    {},
-    {"require_two": False},
-    {"floor": 0.5},
-    {"diversity_of": "correct"},
-    {"floor": 0.25, "diversity_of": "correct"},
-]
-
-
-def worth(rewards: Sequence[float], labels: Sequence[int], n: int, params: dict[str, Any]) -> float:
-    """f(G) of one set by the definition."""
-    of_all = params.get("diversity_of", "all") == "all"
-    strategies = len({label for reward, label in zip(rewards, labels, strict=True) if of_all or reward > 0})
-    diversity = 0.0 if params.get("require_two", True) and strategies < 2 else strategies / n
-    return float(np.mean(rewards)) * max(diversity, params.get("floor", 0.0))
-
-
-@pytest.mark.parametrize("params", VARIANTS, ids=str)
-def test_the_gradient_is_that_of_the_mean_worth_of_a_set(params: dict[str, Any]) -> None:
-    """A softmax over four answers (right by 1, right by 2, wrong by 2, wrong by 3), all 4^4 groups, n=2."""
-    rewards, labels, logits = [1.0, 1.0, 0.0, 0.0], [1, 2, 2, 3], np.array([0.2, -1.0, 0.5, 0.1])
-    p = np.exp(logits) / np.exp(logits).sum()
-    score = np.eye(4) - p  # row a: d log pi(a) / d logits
-    n, N = 2, 4
-    true = np.zeros(4)
-    for pair in itertools.product(range(4), repeat=n):
-        f = worth([rewards[a] for a in pair], [labels[a] for a in pair], n, params)
-        true += p[list(pair)].prod() * f * score[list(pair)].sum(axis=0)
-    estimated = np.zeros(4)
-    objective = build("poly_epo", set_size=n, **params)
-    for group in itertools.product(range(4), repeat=N):
-        got = objective.advantages(rewards=[rewards[a] for a in group], labels=[labels[a] for a in group])
-        estimated += p[list(group)].prod() * got @ score[list(group)]
-    np.testing.assert_allclose(estimated, 3 * true, atol=1e-12)  # C(N-1, n) times
 
 
 @settings(max_examples=100, deadline=None)

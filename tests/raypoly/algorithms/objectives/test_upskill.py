@@ -14,7 +14,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Problem, TestSuite
 from raypoly.rollouts import scaffolds
-from raypoly.rollouts.scaffolds.planned_prompts import distinct_prompts
+from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts
 from tests.support.worked_numbers import worked_cases
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from raypoly.analysis.experiments.command_result import CommandResult
+import numpy as np
+
 from raypoly.analysis.experiments.experiment_config import ExperimentConfig, load_experiment
 from raypoly.analysis.experiments.planned_runs import PlannedRun, plan_runs
-from raypoly.analysis.experiments.run_result import STRATEGIES, RunResult
+from raypoly.analysis.experiments.run_queue import RunQueue
+from raypoly.analysis.experiments.run_result import (
+    STRATEGIES,
+    CommandResult,
+    EvaluationNumbers,
+    RunResult,
+    problem_values,
+)
+from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.run.store import open_store
 from tests.support import finished_run
 
@@ -69,6 +80,13 @@ def scripted(run: PlannedRun, script: str) -> Scripted:
     return Scripted(**{**vars(run), "script": script})
 
 
+def outcomes(runs: list[PlannedRun], at_once: int = 1) -> tuple[dict[str, str], list[str]]:
+    """By name what became of those that were not finished, and what was said."""
+    said: list[str] = []
+    ended = RunQueue(runs, at_once, said.append).to_the_end()
+    return {each.run.name: each.outcome for each in ended}, said
+
+
 MEASURES = ("1", "4", "8", "16", "64", STRATEGIES)
 
 
@@ -105,3 +123,41 @@ def made_result(
         training_seconds=160.0,
         evaluation_seconds=80.0,
     )
+
+
+SAMPLES = 64
+
+
+def counts(correct: Sequence[int], names: Sequence[str] | None = None) -> ProblemCounts:
+    zeros = (0,) * len(correct)
+    halves = tuple((c - c // 2, c // 2) if c > 1 else (c,) * (c > 0) for c in correct)
+    ids = tuple(names or (f"p{i}" for i in range(len(correct))))
+    return ProblemCounts(ids, (SAMPLES,) * len(correct), tuple(correct), halves, zeros, zeros, zeros, halves)
+
+
+def numbers(correct: Sequence[int], step: int, **changes: Any) -> EvaluationNumbers:
+    given = {"problem_set": "f00d", "weights": "cafe", "raypoly": "0.9", "problems": counts(correct)}
+    return EvaluationNumbers(step, "test", **(given | changes))
+
+
+def by_problem(arm: str, seed: int, correct: Sequence[int], **changes: Any) -> RunResult:
+    before, after = numbers([SAMPLES // 4] * len(correct), 0), numbers(correct, 80)
+    made = made_result(arm, seed)
+    made = replace(made, before=means(before), after=means(after), problems_before=before, problems_after=after)
+    return replace(made, **changes)
+
+
+def own_problems(arm: str, seed: int, correct: Sequence[int], first: int) -> RunResult:
+    """With problems of its seed alone: named from p`first` on."""
+    after = numbers([], 80, problems=counts(correct, [f"p{first + i}" for i in range(len(correct))]))
+    return replace(by_problem(arm, seed, [1]), after=means(after), problems_after=after)
+
+
+def means(found: EvaluationNumbers) -> dict[str, float | None]:
+    known = {measure: problem_values(found, measure) for measure in MEASURES}
+    return {measure: float(np.mean(list(values.values()))) for measure, values in known.items() if values}
+
+
+def drawn(seed: int, share: float, problems: int = 60) -> list[int]:
+    rng = np.random.default_rng(seed)
+    return [int(c) for c in rng.binomial(SAMPLES, rng.beta(2 * share, 2 * (1 - share), problems))]

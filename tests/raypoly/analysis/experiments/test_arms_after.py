@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.analysis.experiments.arm_comparison import compare_arms
+from raypoly.analysis.experiments.arm_comparison import BEFORE, compare_arms, measure_differences
 from raypoly.analysis.experiments.experiment_command import raise_outcome, refusals, show_forecast
-from raypoly.analysis.experiments.measured_differences import BEFORE, measure_differences
-from raypoly.analysis.experiments.other_results import take_results
-from raypoly.analysis.experiments.planned_runs import PlannedRun, check_runs, plan_runs, warm_starts
-from raypoly.analysis.experiments.run_queue import RunQueue
+from raypoly.analysis.experiments.planned_runs import PlannedRun, check_runs, plan_runs, take_results
 from raypoly.analysis.reports.comparison_tables import comparison_text
 from raypoly.analysis.reports.experiment_report import RESULTS, TABLE, write_experiment_figures, write_experiment_report
 from raypoly.core.errors import RaypolyError, UsageError
 from tests.raypoly.analysis.experiments.made_experiments import (
     PASSES,
     REFUSED,
+    by_problem,
+    drawn,
     experiment,
     finish,
+    numbers,
+    outcomes,
     runs_of,
     scripted,
     that_finishes,
 )
-from tests.raypoly.analysis.experiments.test_measured_differences import drawn, numbers, result
 
 CHAIN = """
 seeds: [0, 1]
@@ -58,8 +58,6 @@ def runs(tmp_path: Path) -> dict[str, PlannedRun]:
         ("arms: {a: {command: evaluate, steps: 3}}", "command: evaluate has no steps"),
         ("arms: {a: {command: Look}}", "arms.a.command"),
         ("arms: {a: {options: {recall: 0.9}}}", "options are of other commands than train"),
-        ("arms: {a: {kind: audit}}", "an arm names its command, not a kind"),
-        ("stages: [a]\narms: {a: {}}", "has stages: write them as arms, each with after"),
         ("arms: {a: {recall: 0.9}}", "write section.key: value"),
         ("arms: {a: {scaffold.rows: $b/rows}, b: {}}", "scaffold.rows names the folder of b: name that arm in after"),
         ("arms: {a: {scaffold.x: [$b, $c], after: b}, b: {}, c: {}}", "names the folder of c"),
@@ -84,7 +82,6 @@ def test_an_arm_begins_with_the_weights_of_the_same_seed_and_is_planned_without_
     assert runs["joint-s1"].checked_config.model.path is None
     assert (runs["base-s0"].steps, runs["base-s0"].config.evaluate.every) == (0, 1)
     assert runs["audit-s1"].command[3:5] == ["look-at-plans", "--problems=64"]
-    assert len(warm_starts(runs.values())) == 1
     check_runs([run for run in runs.values() if run.arm != "audit"], 1)
     with pytest.raises(UsageError, match=r"^Arm audit: No such command 'look-at-plans'"):
         check_runs(list(runs.values()), 1)
@@ -97,8 +94,11 @@ def test_what_a_chain_costs_is_known_before_the_weights_are_there(tmp_path: Path
     show_forecast(str(tmp_path / "mine.yaml"), given, "h200", str(tmp_path / "out"), say=said.append)
     text = "\n".join(said)
     assert "Hours come from a pilot" in text
-    assert "Tested once on 64 problems x 128 samples." in text
-    assert "look-at-plans of 64 problems, counted as 4 steps." in text
+    rows = {words[0]: words for words in map(str.split, text.splitlines()) if words}
+    assert "audit" not in rows
+    assert "Runs of other commands are not counted." in text
+    assert rows["in"][:3] == ["in", "all", "6"]
+    assert rows["joint"][1:4] == ["2", "12", "unknown"]
 
 
 def test_a_run_is_the_same_before_and_after_the_weights_are_there(runs: dict[str, PlannedRun], tmp_path: Path) -> None:
@@ -135,12 +135,6 @@ def needs(run: PlannedRun) -> str:
     """Lines of a script that fail unless the weights that the run begins with are there."""
     needed = [str(before.place / "summary.json") for before in run.before]
     return f"import pathlib\nassert all(pathlib.Path(each).exists() for each in {needed!r})"
-
-
-def outcomes(runs: list[PlannedRun], at_once: int = 1) -> tuple[dict[str, str], list[str]]:
-    said: list[str] = []
-    ended = RunQueue(runs, at_once, said.append).to_the_end()
-    return {each.run.name: each.outcome for each in ended}, said
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
@@ -229,8 +223,8 @@ def test_stages_are_in_one_table_and_measured_once_is_no_difference_from_a_start
 
 
 def test_stages_of_one_beginning_are_compared_and_others_are_not() -> None:
-    base = result("base", 0, drawn(0, 0.3), steps=0)
-    joint = result("joint", 0, drawn(1, 0.5), begins_with="sft", root_weights="cafe")
+    base = by_problem("base", 0, drawn(0, 0.3), steps=0)
+    joint = by_problem("joint", 0, drawn(1, 0.5), begins_with="sft", root_weights="cafe")
     assert joint.problems_before is not None
     joint = replace(joint, problems_before=replace(joint.problems_before, weights="after sft"))
     strange = replace(joint, arm="strange", root_weights="d00f")

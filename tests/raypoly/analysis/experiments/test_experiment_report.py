@@ -12,8 +12,7 @@ import pytest
 from raypoly.analysis.experiments import experiment_command
 from raypoly.analysis.experiments.experiment_command import run_experiment
 from raypoly.analysis.experiments.experiment_config import load_experiment
-from raypoly.analysis.experiments.other_results import take_results
-from raypoly.analysis.experiments.planned_runs import plan_runs
+from raypoly.analysis.experiments.planned_runs import plan_runs, take_results
 from raypoly.analysis.experiments.run_queue import TrainingExit, at_work, most_at_once
 from raypoly.analysis.reports.pages import fill_place, place_marker
 from raypoly.core.errors import PausedTooLong, RaypolyError, StorageError, UsageError
@@ -62,19 +61,15 @@ def test_the_table_has_before_and_after_with_ranges_and_paired_differences(folde
     assert (folder / "out" / "figure.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_the_same_runs_give_the_same_files(folder: Path) -> None:
-    names = ("results.json", "table.md", "figure.png")
+def test_the_numbers_are_kept_for_other_programs_and_the_same_runs_give_the_same_files(folder: Path) -> None:
+    files = [folder / "out" / name for name in ("results.json", "table.md", "figure.png")]
     report(folder)
-    first = [(folder / "out" / name).read_bytes() for name in names]
+    first = [file.read_bytes() for file in files]
     report(folder)
-    assert [(folder / "out" / name).read_bytes() for name in names] == first
-
-
-def test_the_numbers_are_kept_for_other_programs_and_unknown_is_null(folder: Path) -> None:
-    report(folder)
+    assert [file.read_bytes() for file in files] == first
     values = json.loads((folder / "out" / "results.json").read_text())
     assert [run["finished"] for run in values["runs"]] == [True, True, True, False]
-    assert values["runs"][3]["step_seconds"] is None
+    assert values["runs"][3]["step_seconds"] is None, "unknown is null"
     assert values["runs"][0]["curves"]["reward"][0] == [0, 0.2]
     (compared,) = values["comparisons"]
     assert compared["after"]["poly_epo"]["1"]["count"] == 1
@@ -184,25 +179,16 @@ def test_a_report_that_cannot_be_written_is_one_sentence(folder: Path) -> None:
     assert not list((folder / "out").glob(".*"))
 
 
-def test_times_of_a_shared_machine_are_called_that(folder: Path) -> None:
+def test_a_folder_is_held_by_one_experiment_and_times_of_a_shared_machine_are_called_that(folder: Path) -> None:
     for at_once in (3, 1):
-        with at_work(folder / "out", at_once):
+        with (
+            at_work(folder / "out", at_once),
+            pytest.raises(UsageError, match="Another experiment is at work in"),
+            at_work(folder / "out", 5),
+        ):
             pass
-    with (folder / "out" / "starts.jsonl").open("a") as starts:
-        starts.write('{"at_once": ')
     assert most_at_once(folder / "out") == 3
     assert "Up to 3 runs went on at once" in report(folder)
-
-
-def test_two_experiments_in_one_folder_are_refused(tmp_path: Path) -> None:
-    with (
-        at_work(tmp_path, 1),
-        pytest.raises(UsageError, match="Another experiment is at work in"),
-        at_work(tmp_path, 1),
-    ):
-        pass
-    with at_work(tmp_path, 1):
-        pass
 
 
 def test_a_finished_experiment_is_only_told_and_a_place_that_is_none_is_refused(
@@ -277,8 +263,11 @@ def test_what_is_no_run_of_the_experiment_is_not_taken(folder: Path, tmp_path: P
     [
         (None, "can't be read (No such file or directory): give an experiment's results.json"),
         ("{half", "is not the results.json of an experiment: Expecting property name"),
-        ('{"runs": []}', "is not the results.json of an experiment: config: field required"),
-        ('{"config": null, "at_once": 1, "runs": [{"arm": "grpo"}]}', "one of its runs is not what an experiment"),
+        ('{"runs": []}', "is not the results.json of an experiment: config: Field required"),
+        (
+            '{"config": null, "at_once": 1, "runs": [{"arm": "grpo"}]}',
+            "is not the results.json of an experiment: runs.0.seed: Field required",
+        ),
     ],
 )
 def test_a_file_that_is_none_is_refused(folder: Path, text: str | None, words: str) -> None:

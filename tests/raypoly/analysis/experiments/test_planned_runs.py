@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.analysis.experiments.planned_runs import check_runs, plan_runs, warm_starts
+from raypoly.analysis.experiments.planned_runs import check_runs, plan_runs
 from raypoly.core.errors import UsageError
 from tests.raypoly.analysis.experiments.made_experiments import experiment, finish, runs_of
 
@@ -61,20 +61,3 @@ def test_a_run_is_finished_when_it_has_the_steps_that_are_asked_for(tmp_path: Pa
         runs_of(tmp_path, "arms: {grpo: {objective.name: grpo, steps: 11, evaluate.every: 4}}")
     with pytest.raises(UsageError, match=r"train.lr is 0.5 now and was 0.0003"):
         runs_of(tmp_path, "arms: {grpo: {objective.name: grpo, steps: 12, evaluate.every: 4, train.lr: 0.5}}")
-
-
-def test_each_tiny_model_is_made_once_whichever_runs_are_left(tmp_path: Path) -> None:
-    text = """
-seeds: [0, 1]
-seed_keys: [train.seed, warm_start.seed]
-arms: {a: {}, b: {objective.name: grpo, problems.budgets: false}, own: {model.path: owner/name}}
-"""
-    runs = runs_of(tmp_path, text)
-    zero, one = warm_starts(runs)
-    assert (zero.config.warm_start.seed, one.config.warm_start.seed) == (0, 1)
-    assert (zero.steps, zero.config.evaluate.every) == (0, 0)
-    assert warm_starts([run for run in runs if run.arm == "own"]) == []
-    (again,) = warm_starts([run for run in runs if run.name == "b-s0"])
-    assert (again.place, again.overrides) == (zero.place, zero.overrides)
-    other = runs_of(tmp_path, "arms: {a: {problems.seed: 5}}")
-    assert warm_starts(other)[0].place != zero.place

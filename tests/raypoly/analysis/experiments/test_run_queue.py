@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
 from raypoly.analysis.experiments.planned_runs import PlannedRun
-from raypoly.analysis.experiments.run_queue import ExperimentETA, RunningTraining, RunQueue, is_held, last_log_line
+from raypoly.analysis.experiments.run_queue import RunningTraining, RunQueue, is_held, last_log_line
 from raypoly.core.interrupt import Interrupted, interruptible
-from tests.raypoly.analysis.experiments.made_experiments import finish, runs_of, scripted, that_finishes
+from tests.raypoly.analysis.experiments.made_experiments import finish, outcomes, runs_of, scripted, that_finishes
 
 
 @pytest.fixture
@@ -18,12 +19,6 @@ def runs(tmp_path: Path) -> list[PlannedRun]:
     """Two arms with two seeds: grpo-s0, poly_epo-s0, grpo-s1, poly_epo-s1."""
     (tmp_path / "out").mkdir()
     return runs_of(tmp_path)
-
-
-def outcomes(runs: list[PlannedRun], at_once: int = 1) -> tuple[dict[str, str], list[str]]:
-    said: list[str] = []
-    ended = RunQueue(runs, at_once, said.append).to_the_end()
-    return {each.run.name: each.outcome for each in ended}, said
 
 
 def test_a_finished_run_is_not_done_again(runs: list[PlannedRun], tmp_path: Path) -> None:
@@ -87,9 +82,8 @@ for _ in range(6000):
 """
 
 
-def outcomes_beside(left: RunningTraining | None, runs: list[PlannedRun], gate: Path) -> tuple[list[str], list[str]]:
+def outcomes_beside(left: RunningTraining, runs: list[PlannedRun], gate: Path) -> tuple[list[str], list[str]]:
     """The runs' names as they finished, and what was said; `gate` opens when something is waited for."""
-    assert left is not None
     assert is_held(left.run)
     said: list[str] = []
 
@@ -164,15 +158,8 @@ def test_the_last_words_of_this_start_are_told_and_not_where_the_traceback_is(tm
     assert last_log_line(log, begin) == "ValueError: of this one"
 
 
-def test_what_is_left_is_estimated_by_the_runs_that_are_done() -> None:
-    outlook = ExperimentETA()
-    assert outlook.left([(80, 0.0)]) is None
-    outlook.add(80, 400.0)
-    outlook.add(80, 420.0)
-    assert outlook.left([(80, 0.0), (80, 100.0)]) == 410 + 310
-    assert outlook.left([(20, 0.0)]) == 410 / 4
-    outlook.add(20, 180.0)
-    assert outlook.left([(20, 0.0), (20, 200.0)]) == 180
-    assert outlook.left([(0, 0.0)]) is None, "runs with steps tell nothing of one that measures alone"
-    outlook.add(0, 65.0)
-    assert outlook.left([(0, 0.0), (20, 0.0)]) == 65 + 180
+def test_what_is_left_is_estimated_by_finished_runs_of_as_many_steps(runs: list[PlannedRun], tmp_path: Path) -> None:
+    for run in runs[:2]:
+        finish(run)
+    _, said = outcomes([*runs[:2], *(that_finishes(run, tmp_path) for run in runs[2:])])
+    assert re.search(r"; 1 of 4 left, some \d+ s$", said[0])

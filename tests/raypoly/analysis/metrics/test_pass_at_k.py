@@ -1,13 +1,15 @@
 """pass@k of samples and of blocks, votes, distinct strategies: worked numbers, and unbiasedness against drawing."""
 
 import itertools
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raypoly.analysis.metrics.group_outcomes import GroupOutcomes
 from raypoly.analysis.metrics.pass_at_k import (
     MOST_VOTES,
     JudgedGroup,
@@ -15,13 +17,14 @@ from raypoly.analysis.metrics.pass_at_k import (
     Select,
     block_ks,
     block_pass_at_k,
-    expected_strategies,
+    expected_distinct,
     ks,
     maj_at_k,
     majority,
     pass_at_k,
     summarise,
 )
+from raypoly.analysis.metrics.problem_counts import GroupOutcomes
 from raypoly.core.values import Evidence, Verdict
 from tests.support.worked_numbers import worked_cases
 
@@ -32,17 +35,12 @@ def test_worked_numbers(case: Any) -> None:
         assert pass_at_k(n, c, k) == pytest.approx(value)
 
 
-def test_more_draws_than_samples_are_refused() -> None:
-    with pytest.raises(ValueError, match="pass@9"):
-        pass_at_k(8, 2, 9)
-
-
-def test_expected_strategies_is_the_mean_over_all_draws() -> None:
+def test_expected_distinct_strategies_are_the_mean_over_all_draws() -> None:
     correct = ["for", "for", "while", "reduce"]
     samples = [*correct, "", "", ""]
     draws = list(itertools.combinations(range(7), 3))
     mean = sum(len({samples[i] for i in draw} - {""}) for draw in draws) / len(draws)
-    assert expected_strategies(7, correct, 3) == pytest.approx(mean)
+    assert expected_distinct(7, Counter(correct).values(), 3) == pytest.approx(mean)
 
 
 def test_a_summary_averages_over_problems_and_says_what_was_not_measured() -> None:
@@ -90,6 +88,8 @@ def test_a_problem_that_no_program_solves_has_no_strategy_though_none_of_them_pa
     assert summarise([untold.outcome(None)])["strategies_correct_structural"] is None
 
 
+PARTS = ((12, 5), (12, 0), (0, 1), (3, 4))
+"""Attempts, and a block of which they have a part."""
 SELECTS: tuple[Select, ...] = ("first", "last", "random")
 PASSED = [False, True, False, False, False, False, True, True, False, False, False, True]
 
@@ -130,20 +130,6 @@ def test_the_order_within_a_block_counts_below_the_block_alone() -> None:
     assert block_pass_at_k([1, 0, 0, 0, 0, 1], 3, 2, "last") == 0.5
     assert block_pass_at_k([1, 0, 0, 1, 0, 0], 3, 2, "last") == 0.0
     assert block_pass_at_k([1, 0, 0, 1, 0, 0], 3, 3, "last") == 1.0
-
-
-@pytest.mark.parametrize("k", [0, -4, 5, 6, 7, 9, 16])
-def test_another_k_is_refused(k: int) -> None:
-    with pytest.raises(ValueError, match=f"pass@{k}"):
-        block_pass_at_k(PASSED, 4, k)
-
-
-@pytest.mark.parametrize(("samples", "block"), [(12, 5), (12, 0), (0, 1), (3, 4)])
-def test_a_part_of_a_block_is_refused(samples: int, block: int) -> None:
-    with pytest.raises(ValueError, match="whole number of blocks"):
-        block_pass_at_k([True] * samples, block, 1)
-    with pytest.raises(ValueError, match="whole number of blocks"):
-        block_ks(samples, block)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +200,17 @@ def test_many_sets_are_drawn_the_same_each_time_and_near_the_truth() -> None:
     assert drawn != maj_at_k(signatures, passed, 5, seed=1)
 
 
-@pytest.mark.parametrize(("passed", "k"), [([True] * 3, 0), ([True] * 3, 4), ([True] * 2, 1)])
-def test_what_cannot_be_counted_is_refused(passed: list[bool], k: int) -> None:
-    with pytest.raises(ValueError, match=f"maj@{k} needs"):
-        maj_at_k(["x"] * 3, passed, k)
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (partial(pass_at_k, 8, 2, 9), "pass@9"),
+        (partial(expected_distinct, 7, [1], 8), "8 draws need at least as many samples"),
+        *((partial(block_pass_at_k, PASSED, 4, k), f"pass@{k}") for k in (0, -4, 5, 6, 7, 9, 16)),
+        *((partial(block_pass_at_k, [True] * n, block, 1), "whole number of blocks") for n, block in PARTS),
+        *((partial(block_ks, n, block), "whole number of blocks") for n, block in PARTS),
+        *((partial(maj_at_k, ["x"] * 3, [True] * n, k), f"maj@{k} needs") for n, k in ((3, 0), (3, 4), (2, 1))),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(count: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        count()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from raypoly import Run
-from raypoly.analysis.metrics.pass_at_k import expected_strategies, pass_at_k
+from raypoly.analysis.metrics.pass_at_k import STRATEGY_DRAWS, expected_distinct, pass_at_k
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.core.errors import UsageError
 from tests.support.scored_run import SAMPLES, write_scored_run
@@ -79,7 +79,7 @@ def test_the_means_of_the_evaluation_follow_from_the_counts(tmp_path: Path) -> N
     for k, value in payload["pass_at_k"].items():
         assert sum(pass_at_k(n, c or 0, int(k)) for n, c in pairs) / len(pairs) == value
     drawn = [
-        expected_strategies(n, [str(i) for i, size in enumerate(sizes or ()) for _ in range(size)])
+        expected_distinct(n, sizes or (), STRATEGY_DRAWS)
         for n, sizes in zip(counts.samples, counts.strategies, strict=True)
     ]
     assert sum(drawn) / len(drawn) == pytest.approx(payload["strategies_correct"])

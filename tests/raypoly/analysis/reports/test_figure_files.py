@@ -16,11 +16,9 @@ from matplotlib.text import Text
 from raypoly import Run
 from raypoly.analysis.experiments.arm_comparison import compare_arms
 from raypoly.analysis.experiments.compared_runs import compare_runs
-from raypoly.analysis.reports import figures
-from raypoly.analysis.reports.arm_figure import comparison_panels, experiment_panels
+from raypoly.analysis.reports.charts import comparison_panels, experiment_panels, run_panels
 from raypoly.analysis.reports.comparison_tables import comparison_tables
 from raypoly.analysis.reports.figures import SMALLEST, WIDTH, Panel, drawn, write_figures
-from raypoly.analysis.reports.run_figure import run_panels
 from raypoly.cli import main
 from raypoly.core.errors import UsageError
 from raypoly.core.tables import ReportTable
@@ -37,14 +35,15 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_each_panel_and_table_is_a_file_a_column_wide_and_the_same_each_time(tmp_path: Path) -> None:
     (comparison,) = compare_arms([made_result(arm, 0, after=0.1 * place) for place, arm in enumerate(ARMS)])
     for name in ("one", "two"):
-        write_figures(tmp_path / name, experiment_panels(comparison), comparison_tables(comparison))
+        tables = {**comparison_tables(comparison), "difference_from_/runs/floor=0.1": ReportTable(("", "p"), [])}
+        write_figures(tmp_path / name, experiment_panels(comparison), tables)
     found = files_of(tmp_path / "one")
     assert found == files_of(tmp_path / "two")
     panels = ("coverage", "reward", "strategies", "strategies_over_steps")
-    tables = ("difference_from_grpo", "results")
+    names = ("difference_from_grpo", "difference_from__runs_floor=0.1", "results")
     assert set(found) == {
         *(f"{name}.{kind}" for name in panels for kind in ("pdf", "svg", "png")),
-        *(f"{name}.{kind}" for name in tables for kind in ("csv", "tex")),
+        *(f"{name}.{kind}" for name in names for kind in ("csv", "tex")),
     }
     for name in panels:
         box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ", found[f"{name}.pdf"])
@@ -53,14 +52,6 @@ def test_each_panel_and_table_is_a_file_a_column_wide_and_the_same_each_time(tmp
     rows = list(csv.reader(found["results.csv"].decode().splitlines()))
     assert rows[0][:3] == ["", "runs", "pass@1"]
     assert [row[0] for row in rows[1:]] == ["before", *ARMS]
-
-
-def test_an_arm_that_is_called_by_its_folder_or_a_value_has_files_of_its_own(tmp_path: Path) -> None:
-    table = ReportTable(("", "p"), [("a", "1")])
-    names = ("difference_from_/runs/one/grpo", "difference_from_floor=0.1", "difference_from_floor=0.2")
-    write_figures(tmp_path, {}, dict.fromkeys(names, table))
-    said = ("difference_from__runs_one_grpo", *names[1:])
-    assert set(files_of(tmp_path)) == {f"{name}.{kind}" for name in said for kind in ("csv", "tex")}
 
 
 def test_no_text_is_smaller_than_seven_points(tmp_path: Path) -> None:
@@ -81,7 +72,7 @@ def test_no_text_is_smaller_than_seven_points(tmp_path: Path) -> None:
 @pytest.mark.parametrize("longest", [12, 40, 90])
 def test_no_legend_leaves_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     seen: list[Figure] = []
-    monkeypatch.setattr(figures, "save", lambda drawing, *rest: seen.append(drawing))
+    monkeypatch.setattr(Figure, "savefig", lambda drawing, *rest, **more: seen.append(drawing))
 
     def draw(axes: Axes) -> None:
         for number in range(4):
@@ -141,8 +132,10 @@ def test_latex_takes_no_cell_for_a_command() -> None:
     ]
 
 
-@pytest.mark.parametrize("command", [["report", "nowhere"], ["experiment", "--config", "nowhere.yaml"]])
-@pytest.mark.parametrize("name", ["taken", "taken/figures"])
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [(["report", "nowhere"], "taken"), (["experiment", "--config", "nowhere.yaml"], "taken/figures")],
+)
 def test_a_folder_that_cannot_be_is_told_before_anything_else(
     tmp_path: Path, command: list[str], name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -10,10 +11,10 @@ from rich.console import Console
 from raypoly import Run
 from raypoly.analysis.reports.comparison_page import show_comparison
 from raypoly.analysis.reports.pages import html_page
-from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser
-from raypoly.analysis.reports.rollout_sample import RolloutSample
+from raypoly.analysis.reports.rollout_browser import MOST, RolloutSample, rollout_browser
 from raypoly.analysis.reports.run_page import write_report
 from tests.support.chromium import Chromium, needs_chromium
+from tests.support.drafted_run import PLAN, write_drafted_run
 from tests.support.finished_run import HOSTILE, write_finished_run
 from tests.support.long_run import HIDDEN, SHOWN, write_long_run
 
@@ -24,6 +25,12 @@ _COUNT = "document.getElementById('count').textContent"
 _SHOWN = "document.getElementById('shown').innerText"
 _VERDICTS = "[...document.querySelectorAll('.rollout b')].map((each) => each.textContent)"
 _PROBLEMS = "[...document.querySelectorAll('#problems button span:first-child')].map((each) => each.textContent)"
+_CHOOSE = """[...document.querySelectorAll("#problems button")].find(
+    (each) => each.firstChild.textContent === {0!r}).click()"""
+_PLACED = """[...document.querySelectorAll(".rollout")].map((each) => [
+    each.querySelector("b").textContent, each.querySelector("span").textContent.match(/(draft|attempt) (\\d+)/)?.[0],
+    Number(each.className.match(/below-(\\d)/)?.[1] ?? 0), each.classList.contains("quiet")])"""
+_FACTS = "[...document.querySelectorAll('.rollout > div:first-child')].map((each) => each.textContent)"
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +51,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "run": Path(write_report(Run(write_finished_run(folder / "mine")))),
         "long": Path(write_report(arms[0])),
         "comparison": folder / "comparison.html",
+        "drafted": Path(write_report(Run(write_drafted_run(folder)))),
     }
 
 
@@ -178,7 +186,92 @@ def test_a_long_run_makes_a_page_of_bounded_size(browser: Chromium, tmp_path: Pa
     page = Path(write_report(Run(write_long_run(tmp_path / "long", steps=250, groups=8, rollouts=32, tests=500))))
     assert page.stat().st_size < 60 * MEBIBYTES
     browser.open(page)
-    assert browser.run(_COUNT).startswith(f"{MOST + 4000:,} of {MOST + 4000:,} rollouts")
+    shown = 50 * 3 * 32 + 4000  # three groups of 50 steps, and the evaluation
+    assert shown <= 2 * MOST
+    assert browser.run(_COUNT).startswith(f"{shown:,} of {shown:,} rollouts")
     assert browser.run("document.querySelectorAll('*').length") < 10_000, "only what is looked at has elements"
     browser.search("test-31")
     assert browser.run(_PROBLEMS)[0] == "test-31"
+
+
+@pytest.fixture
+def drafted(browser: Chromium, pages: dict[str, Path]) -> Chromium:
+    browser.open(pages["drafted"])
+    browser.pick("source", "training")
+    return browser
+
+
+def placed(browser: Chromium, problem: str) -> Any:
+    browser.run(_CHOOSE.format(problem))
+    return browser.run(_PLACED)
+
+
+def test_attempts_stand_below_their_drafts(drafted: Chromium) -> None:
+    planned = placed(drafted, "one")
+    assert planned[:6] == [
+        ["plan", "draft 0", 0, False],
+        ["passed", "attempt 0", 1, False],
+        ["passed", "attempt 1", 1, False],
+        ["plan", "draft 1", 0, False],
+        ["wrong", "attempt 2", 1, False],
+        ["error", "attempt 3", 0, False],
+    ]
+    assert [row[2] for row in planned[6:]] == [0] * 4, "step 1 of this group has no drafts"
+    tried = placed(drafted, "four")
+    assert [row[:3] for row in tried[:5]] == [
+        ["try", "draft 0", 0], ["try", "draft 2", 1], ["passed", "attempt 0", 2], ["try", "draft 1", 0],
+        ["passed", "attempt 1", 1],
+    ]  # fmt: skip
+    assert [row[:3] for row in tried[-2:]] == [["plan", "draft 0", 0], ["plan", "draft 1", 0]], "no attempts"
+    assert drafted.errors == []
+
+
+def test_a_draft_says_what_became_of_it(drafted: Chromium) -> None:
+    placed(drafted, "one")
+    plan, attempt = drafted.run(_FACTS)[:2]
+    assert plan == (
+        "plan · draft 0 · 2 of 2 attempts passed · 7 tokens, cut by its limit · advantage +0.750 · training, step 0"
+    )
+    assert attempt.endswith("from draft 0")
+    placed(drafted, "four")
+    facts = drafted.run(_FACTS)
+    assert "try · draft 0 · public tests: wrong" in facts[0]
+    assert "advantage" not in facts[0]
+    assert facts[4].endswith("is draft 1")
+
+
+def test_problems_are_counted_by_attempts_alone(drafted: Chromium) -> None:
+    told = "[...document.querySelectorAll('#problems button')].map((each) => each.lastChild.textContent)"
+    assert drafted.run(told) == ["2 of 4 here passed", "4 of 8 here passed"]
+    assert drafted.run(_COUNT) == "19 of 35 rollouts, 2 problems"
+    drafted.pick("role", "plan")
+    assert drafted.run(told) == ["drafts: 2", "drafts: 2"]
+
+
+def test_a_search_finds_drafts_and_a_filter_keeps_them_above_what_it_finds(drafted: Chromium) -> None:
+    drafted.search(PLAN.upper())
+    assert drafted.run(_COUNT).startswith("2 of 35 rollouts")
+    assert [row[:2] for row in placed(drafted, "one")] == [["plan", "draft 0"]]
+    drafted.search("")
+    drafted.pick("status", "passed")
+    assert placed(drafted, "four") == [
+        ["try", "draft 0", 0, True], ["try", "draft 2", 1, True], ["passed", "attempt 0", 2, False],
+        ["try", "draft 1", 0, True], ["passed", "attempt 1", 1, False],
+    ], "drafts beside the found ones are grey"  # fmt: skip
+    drafted.pick("status", "public tests: passed")
+    assert placed(drafted, "four") == [["try", "draft 1", 0, False]]
+
+
+def test_each_order_keeps_attempts_below_their_drafts(drafted: Chromium) -> None:
+    for order in ("advantage", "length", "verdict", "strategy"):
+        drafted.pick("sort", order)
+        found = placed(drafted, "four")
+        names = [row[1] for row in found]
+        assert len(found) == 9
+        assert names.index("draft 0") < names.index("draft 2") < names.index("attempt 0")
+
+
+def test_a_button_jumps_to_the_draft(drafted: Chromium) -> None:
+    placed(drafted, "one")
+    drafted.run("document.querySelectorAll('.jump')[2].click()")
+    assert drafted.run("document.activeElement.querySelector('div').textContent").startswith("plan · draft 1")

@@ -1,4 +1,4 @@
-"""A page's rollouts are few enough, have every kind among them, and are said to be a sample."""
+"""A page's rollouts are few enough, of whole groups, and are said to be a sample."""
 
 from __future__ import annotations
 
@@ -8,20 +8,10 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from raypoly.analysis.reports.rollout_browser import rollout_browser
-from raypoly.analysis.reports.rollout_sample import RolloutSample, sample_rollouts, stratified
+from raypoly.analysis.reports.rollout_browser import RolloutSample, rollout_browser, sample_rollouts
 from raypoly.run.store.catalogue import step_key
 from tests.support.finished_run import write_finished_run
 from tests.support.long_run import write_long_run
-
-
-def test_few_are_taken_whole_and_many_by_turns_from_each_kind() -> None:
-    kinds = ["common"] * 97 + ["rare", "rarer", "rarer"]
-    assert stratified(kinds, 100, seed=1) == list(range(100))
-    drawn = stratified(kinds, 10, seed=1)
-    assert Counter(kinds[place] for place in drawn) == {"common": 7, "rare": 1, "rarer": 2}
-    assert drawn == sorted(set(drawn)) == stratified(kinds, 10, seed=1)
-    assert stratified(kinds, 10, seed=2) != drawn
 
 
 def test_the_last_evaluation_and_every_step_of_a_short_run_are_whole(tmp_path: Path) -> None:
@@ -39,22 +29,22 @@ def test_the_last_evaluation_and_every_step_of_a_short_run_are_whole(tmp_path: P
     assert training["label"] in {"1", "2", "3", "4"}
 
 
-def test_a_long_run_is_sampled_from_its_first_to_its_last_step(tmp_path: Path) -> None:
-    run = Run(write_long_run(tmp_path / "long", steps=120, groups=1, rollouts=8, tests=5))
-    sample = sample_rollouts(run, 100)
-    steps = sorted({row["step"] for row in sample.rows if row["source"] == "training"})
-    assert (len(steps), steps[0], steps[-1]) == (50, 0, 119)
-    assert len(sample.rows) == 40 + 100
+def test_a_long_run_is_sampled_from_its_first_to_its_last_step_and_says_so(tmp_path: Path) -> None:
+    run = Run(write_long_run(tmp_path / "long", steps=120, groups=2, rollouts=8, tests=5))
+    sample = sample_rollouts(run, 400)
+    training = Counter(row["step"] for row in sample.rows if row["source"] == "training")
+    assert (len(training), min(training), max(training)) == (50, 0, 119)
+    assert set(training.values()) == {8}, "one whole group of each step"
+    assert sample.said == [
+        "All 40 rollouts of the last evaluation (test split, step 120).",
+        "400 of the 800 training rollouts of 50 of 120 steps, evenly spaced: the first groups of each.",
+    ]
     few = sample_rollouts(run, 20)
+    evaluated = Counter(row["problem"] for row in few.rows if row["source"] == "test")
+    assert [*evaluated.values()] == [4] * 5
     assert few.said[0] == (
-        "20 of the 40 rollouts of the last evaluation (test split, step 120), drawn by turns from each problem, "
-        "verdict and strategy."
+        "20 of the 40 rollouts of the last evaluation (test split, step 120): the first of each problem."
     )
-    shares = "So rare ones are more frequent here than in the run: the tables have the shares, not this list."
-    assert [*few.said].count(shares) == 1, "once for both"
-    assert few.said[-1] == shares
-    assert sample.said[1].startswith("100 of the 400 training rollouts of 50 of 120 steps, evenly spaced")
-    assert [*sample.rows] == [*sample_rollouts(run, 100).rows]
 
 
 def test_prompts_are_left_out_where_the_tokenizer_is_damaged(tmp_path: Path) -> None:

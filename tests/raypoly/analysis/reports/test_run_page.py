@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -15,13 +16,12 @@ from rich.console import Console
 
 from raypoly import Run
 from raypoly.analysis.metrics.pass_at_k import block_ks, ks
-from raypoly.analysis.reports.run_figure import draw_run, strategies_over_steps, time_panels
+from raypoly.analysis.reports.charts import draw_run, run_panels, time_panels
 from raypoly.analysis.reports.run_page import other_arm_overrides, run_tables, show_results, write_report
 from raypoly.analysis.reports.run_table import (
     judge_table,
     later_table,
     measure_table,
-    results_note,
     results_table,
     shown_ks,
     time_table,
@@ -142,29 +142,31 @@ def test_the_report_tells_what_the_judge_was_asked_and_what_it_costs_to_the_end(
     assert rows["answers found in the cache"] == "25%"
     assert rows["money so far"] == "$6.0"
     assert rows["money a step, newest steps"] == "$0.50"
-    assert rows["agreement with gold groups, 3 looks (adjusted Rand index)"] == "0.900 at step 0, 0.800 at step 10"
+    assert rows[AGREEMENT] == "0.900 at step 0, 0.800 at step 10"
     assert "<h2>Judge</h2>" in Path(write_report(run)).read_text()
 
 
-def test_an_unknown_price_is_said_to_be_unknown(tmp_path: Path) -> None:
-    run = judged(tmp_path / "unknown", judge_step={**USE, "unpriced": 4, "cost_usd": None})
-    rows = dict(judge_table(run).rows)
-    assert rows["money so far"].startswith("unknown: give judge.price_input")
-    assert "money a step, newest steps" not in rows
+AGREEMENT = "agreement with gold groups, 3 looks (adjusted Rand index)"
+UNSAID = {name: value for name, value in USE.items() if name != "cached_of"} | {"cached_tokens": None}
 
 
-def test_what_was_cached_is_a_dash_where_the_server_never_said(tmp_path: Path) -> None:
-    silent = {name: value for name, value in USE.items() if name != "cached_of"} | {"cached_tokens": None}
-    rows = dict(judge_table(judged(tmp_path / "silent", judge_step=silent)).rows)
-    assert rows["prompt tokens that the server had cached"] == "-"
-
-
-def test_a_judge_that_counts_nothing_has_its_agreement_and_an_offline_judge_no_section(
-    run: Run, page: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("use", "name", "shown", "missing"),
+    [
+        ({**USE, "unpriced": 4, "cost_usd": None}, "money so far", "unknown: give judge.price_input", "money a step"),
+        (UNSAID, "prompt tokens that the server had cached", "-", "unknown"),
+        (None, AGREEMENT, "0.900 at step 0, 0.800 at step 10", "money so far"),
+    ],
+)
+def test_what_is_not_known_of_a_judge_is_no_number(
+    tmp_path: Path, use: dict[str, object] | None, name: str, shown: str, missing: str
 ) -> None:
-    rows = dict(judge_table(judged(tmp_path / "own", judge_step=None)).rows)
-    assert "agreement with gold groups, 3 looks (adjusted Rand index)" in rows
-    assert "money so far" not in rows, "unknown is no number"
+    rows = dict(judge_table(judged(tmp_path / "run", judge_step=use)).rows)
+    assert rows[name].startswith(shown)
+    assert not any(each.startswith(missing) for each in rows)
+
+
+def test_an_offline_judge_has_no_section(run: Run, page: str) -> None:
     assert judge_table(run).rows == []
     assert "<h2>Judge</h2>" not in page
 
@@ -172,7 +174,7 @@ def test_a_judge_that_counts_nothing_has_its_agreement_and_an_offline_judge_no_s
 def test_diversity_stands_beside_a_count_by_structure_unless_the_judge_is_that(run: Run, tmp_path: Path) -> None:
     def labels(of: Run) -> set[str]:
         axes = Figure().subplots()
-        strategies_over_steps(axes, of.rows, of.evaluations, of.config)
+        run_panels(of)[1].draw(axes)
         return set(axes.get_legend_handles_labels()[1])
 
     asked = labels(judged(tmp_path / "two"))
@@ -199,13 +201,20 @@ def test_a_run_that_has_only_begun_says_so_and_one_without_a_step_still_has_a_fi
     assert draw_run(Run(folder)).startswith(b"\x89PNG")
 
 
-def test_the_end_table_compares_before_and_after_on_test() -> None:
+def printed(of: dict[str, Any], width: int = 120) -> str:
     out = io.StringIO()
-    Console(file=out, width=120).print(results_table(summary("poly_epo")))
-    lines = out.getvalue().splitlines()
-    assert re.search(r"pass@1 .*0\.250 .*0\.550 .*\+0\.300", "\n".join(lines))
-    assert re.search(r"by execution .*1\.100 .*1\.400 .*\+0\.300", "\n".join(lines))
-    assert [re.search(r"pass@(\d+)", line)[1] for line in lines if "pass@" in line] == ["1", "4", "8", "16", "64"]  # type: ignore[index]
+    Console(file=out, width=width).print(results_table(of))
+    return out.getvalue()
+
+
+def test_the_end_table_compares_before_and_after_on_test() -> None:
+    shown = printed(summary("poly_epo"))
+    assert re.search(r"pass@1 .*0\.250 .*0\.550 .*\+0\.300", shown)
+    assert re.search(r"by execution .*1\.100 .*1\.400 .*\+0\.300", shown)
+    assert re.findall(r"pass@(\d+)", shown) == ["1", "4", "8", "16", "64"]
+    untrained = {**summary("grpo"), "evaluations": [e for e in summary("grpo")["evaluations"] if e["step"] == 0]}
+    assert "0.000" not in printed(untrained), "what was not measured is never zero"
+    assert " - " in printed(untrained)
 
 
 @pytest.mark.parametrize(
@@ -245,44 +254,15 @@ def test_a_damaged_row_of_metrics_is_one_sentence(tmp_path: Path) -> None:
         Run(folder).rows  # noqa: B018
 
 
-def test_equal_counts_of_strategies_are_one_row_and_a_note() -> None:
-    three = summary("poly_epo")
-    assert results_note(three) == "", "the judge counted others than execution"
-    for entry in three["evaluations"]:
-        same = dict.fromkeys(("strategies_correct_judge", "strategies_correct_structural"), entry["strategies_correct"])
-        entry.update(same)
-    rows = [row for row in results_table(three).rows if "strategies" in row[0]]
-    assert rows == [("distinct correct strategies in 8", "1.100", "1.400", "+0.300")]
-    equally = "the strategies are equally many."
-    assert results_note(three) == f"Counted by execution, by the judge and by structure, {equally}"
-    two = {**three, "evaluations": [{**e, "strategies_correct_judge": None} for e in three["evaluations"]]}
-    assert results_note(two) == f"Counted by execution and by structure, {equally}"
-    three["evaluations"][0]["strategies_correct_judge"] += 1  # of validation, which is not shown
-    assert results_note(three)
-    next(e for e in three["evaluations"] if e["split"] == "test")["strategies_correct_judge"] += 1
-    assert len([row for row in results_table(three).rows if "strategies" in row[0]]) == 3
-    assert results_note(three) == ""
-
-
 def test_the_end_table_fits_a_terminal_of_80_columns_without_a_break() -> None:
-    out = io.StringIO()
     late = summary("poly_epo")
     for entry in late["evaluations"]:
         entry["step"] *= 500
-    Console(file=out, width=80).print(results_table(late))
-    lines = out.getvalue().splitlines()
+    lines = printed(late, 80).splitlines()
     assert max(map(len, lines)) <= 80
-    assert re.search(r"distinct correct strategies in 8, by the judge .*1\.300", out.getvalue())
-    assert "step 6000" in out.getvalue()
+    assert re.search(r"distinct correct strategies in 8, by the judge .*1\.300", "\n".join(lines))
+    assert "step 6000" in "".join(lines)
     assert len(lines) == 5 + len(results_table(late).rows), "no row takes two lines"
-
-
-def test_what_was_not_measured_is_a_dash_and_never_zero() -> None:
-    untrained = {**summary("grpo"), "evaluations": [e for e in summary("grpo")["evaluations"] if e["step"] == 0]}
-    out = io.StringIO()
-    Console(file=out, width=120).print(results_table(untrained))
-    assert "0.000" not in out.getvalue()
-    assert " - " in out.getvalue()
 
 
 def test_the_closing_words_name_table_figure_and_report(run: Run) -> None:

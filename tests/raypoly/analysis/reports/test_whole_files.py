@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.analysis.reports.whole_files import check_output, write_output
+from raypoly.analysis.reports.pages import check_output, write_output
 from raypoly.core.errors import StorageError, UsageError
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from raypoly.analysis.statistics.paired_differences import PairedDifferences
-from raypoly.analysis.statistics.significance import holm, signs_test
+from raypoly.analysis.statistics.paired_differences import PairedDifferences, holm, signs_test
 
 RNG = np.random.default_rng(0)
 TABLE = RNG.normal(0.2, 0.3, 20) + RNG.normal(0, 0.1, (3, 20))
@@ -116,21 +115,19 @@ def test_problems_that_never_differ_show_no_difference_and_no_certainty() -> Non
     assert tested.interval.low < 0 < tested.interval.high
 
 
-def test_the_same_difference_at_each_problem_is_no_certainty() -> None:
-    found = PairedDifferences.of([[1.0] * 12] * 2, [[0.0] * 12] * 2)
-    for each in (found.over_problems(), found.over_both()):
-        assert each is not None
-        assert each.interval.low < 0.9
-        assert each.p_value > 0
-
-
-def test_the_same_difference_at_each_problem_of_a_part_is_no_certainty() -> None:
+@pytest.mark.parametrize(
+    ("theirs", "strata", "below"),
+    [([0.0] * 40, None, 1 - 2 / 41), ([1.0] * 20 + [0.0] * 20, ["flat"] * 20 + ["time"] * 20, 0.5 - 2 / 41)],
+)
+def test_the_same_difference_at_each_problem_or_each_of_a_part_is_no_certainty(
+    theirs: list[float], strata: list[str] | None, below: float
+) -> None:
     """One arm solves what the other does, and one budget more: another problem of a budget may differ."""
-    strata = [["flat"] * 20 + ["time"] * 20] * 2
-    found = PairedDifferences.of([[1.0] * 40] * 2, [[1.0] * 20 + [0.0] * 20] * 2, strata=strata)
+    parts = None if strata is None else [strata] * 2
+    found = PairedDifferences.of([[1.0] * 40] * 2, [theirs] * 2, strata=parts)
     for each in (found.over_problems(), found.over_both()):
         assert each is not None
-        assert each.interval.low < 0.5 - 2 / 41
+        assert each.interval.low < below
         assert each.p_value > 0
 
 

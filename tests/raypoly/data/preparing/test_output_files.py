@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +22,7 @@ from raypoly.data.formats import read_problems
 from raypoly.data.jsonl import load_jsonl
 from raypoly.data.preparing import PrepareConfig, output_files
 from raypoly.data.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, content_hash
-from raypoly.data.preparing.data_card import PreparationResult, card_values, encode_card
+from raypoly.data.preparing.data_card import card_values, encode_card
 from raypoly.data.preparing.decision_log import STAGES, Decision, DecisionLog, StageName, explain_problem
 from raypoly.data.preparing.preparation_folder import PreparationFolder, keep_inputs
 from raypoly.data.preparing.prepare_config import BandConfig, SourceConfig
@@ -181,15 +182,15 @@ def decided() -> dict[StageName, list[Decision]]:
     return found
 
 
-def result() -> PreparationResult:
+def values_of(decisions: dict[StageName, list[Decision]]) -> dict[str, Any]:
     config = PrepareConfig(sources={"mine": SourceConfig(path="rows.jsonl")}, band=BandConfig(low=1))
     file = SourceFile("mine", (Path("rows.jsonl"),), None, "0" * 64)
     loaded = LoadedSources(kept(), decided()["load"], [file], {"mine": 4})
-    return PreparationResult(config, loaded, None, decided(), {"train": kept()[:2]})
+    return card_values(config, loaded, None, decisions, {"train": kept()[:2]})
 
 
 def test_the_card_counts_every_stage_and_what_is_unknown_stays_unknown() -> None:
-    values = card_values(result())
+    values = values_of(decided())
     assert [row["went_on"] for row in values["stages"]] == [3, 3, 3, 3, 3, 2, 2]
     assert values["passes"] == {"0": 1, "3": 2}
     assert values["splits"] == {"train": 2}
@@ -198,17 +199,16 @@ def test_the_card_counts_every_stage_and_what_is_unknown_stays_unknown() -> None
     text = card_page(values, "card.png")
     assert "| mine | 4 | 3 |" in text
     assert "| the base model solves it" not in text.split("## Why")[0]
-    uncounted = replace(result(), decisions={**decided(), "prompts": [Decision("p0", "prompts")]})
-    text = card_page(card_values(uncounted), "card.png")
+    text = card_page(values_of({**decided(), "prompts": [Decision("p0", "prompts")]}), "card.png")
     assert "Tokens were not counted" in text
     assert "| with a prompt of an allowed length | 3 | not asked for | 3 |" in text
 
 
 def test_card_and_figure_are_the_same_bytes_each_time() -> None:
-    values = card_values(result())
-    assert encode_card(values) == encode_card(card_values(result()))
+    values = values_of(decided())
+    assert encode_card(values) == encode_card(values_of(decided()))
     png = draw_card(values)
-    assert png == draw_card(card_values(result()))
+    assert png == draw_card(values_of(decided()))
     assert png.startswith(b"\x89PNG")
 
 

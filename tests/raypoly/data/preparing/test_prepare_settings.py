@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from raypoly.core.errors import UsageError
-from raypoly.core.settings import CONFIGS
-from raypoly.data.preparing import load_config
+from raypoly.core.settings import CONFIGS, load_of
+from raypoly.data.preparing import PrepareConfig
 
 FILE = "sources:\n  mine: {path: rows.jsonl, since: 2025-03-01}\n"
 
@@ -23,11 +23,13 @@ def file(tmp_path: Path) -> str:
 @pytest.mark.parametrize("path", sorted((CONFIGS / "prepare").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_config_that_is_shipped_is_taken(path: Path) -> None:
     assert path.read_text().startswith("# ")
-    assert load_config(str(path)).run.name == path.stem
+    assert load_of(PrepareConfig, str(path), []).run.name == path.stem
 
 
 def test_overrides_reach_into_sources_and_sections(file: str) -> None:
-    config = load_config(file, ["sources.mine.path=2026", "sources.more.path=b", "band.high=15", "sampling=off"])
+    config = load_of(
+        PrepareConfig, file, ["sources.mine.path=2026", "sources.more.path=b", "band.high=15", "sampling=off"]
+    )
     assert config.sources["mine"].path == "2026"
     assert config.sources["mine"].since == date(2025, 3, 1)
     assert config.sources["more"].path == "b"
@@ -49,16 +51,16 @@ def test_overrides_reach_into_sources_and_sections(file: str) -> None:
 )
 def test_a_mistake_is_one_sentence(file: str, override: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence) as caught:
-        load_config(file, [override])
+        load_of(PrepareConfig, file, [override])
     assert "\n" not in str(caught.value)
 
 
 def test_nobody_is_asked_what_is_only_compared(file: str) -> None:
     with pytest.raises(UsageError, match=r"against\.eval\.template makes no prompt"):
-        load_config(file, ["against.eval.path=b", "against.eval.template=base"])
+        load_of(PrepareConfig, file, ["against.eval.path=b", "against.eval.template=base"])
 
 
 def test_a_config_without_sources_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("band: {low: 1}\n")
     with pytest.raises(UsageError, match=r"names no file of problems: give it sources\.NAME\.path"):
-        load_config(str(tmp_path / "empty.yaml"))
+        load_of(PrepareConfig, str(tmp_path / "empty.yaml"), [])

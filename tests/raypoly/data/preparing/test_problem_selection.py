@@ -11,11 +11,20 @@ import pytest
 
 from raypoly.core.errors import UsageError
 from raypoly.data.long_prompts import MARK
-from raypoly.data.preparing import prompt_lengths
 from raypoly.data.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, apply_decisions
 from raypoly.data.preparing.decision_log import Decision
 from raypoly.data.preparing.prepare_config import BandConfig, PrepareConfig, PromptsConfig, SourceConfig, SplitConfig
-from raypoly.data.preparing.problem_selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
+from raypoly.data.preparing.problem_selection import (
+    ChunkOutcome,
+    decide_band,
+    decide_duplicates,
+    decide_lengths,
+    decide_splits,
+    prompt_makers,
+    prompts_of,
+    template_digests,
+    use_templates,
+)
 from tests.support.preparation_rows import candidate
 
 TEXT = "Given an array of many numbers, say which of them is the third smallest. " * 8 + "Answer with a code block."
@@ -24,8 +33,8 @@ PROMPTS = [candidate("short", "Say hello."), candidate("long", TEXT)]
 
 def test_the_band_keeps_both_ends_and_nothing_that_is_unknown() -> None:
     names = [candidate(f"solved-{passes}") for passes in (0, 1, 12, 13)] + [candidate("broken")]
-    rates = {it.id: SampledPassRate(16, passes) for it, passes in zip(names, (0, 1, 12, 13, None), strict=True)}
-    decisions = decide_band(rates, BandConfig())
+    outcomes = [ChunkOutcome(it.id, 16, passes) for it, passes in zip(names, (0, 1, 12, 13, None), strict=True)]
+    decisions = decide_band(outcomes, BandConfig())
     assert [it.id for it in apply_decisions(names, decisions)] == ["solved-1", "solved-12"]
     assert [it.passes for it in apply_decisions(names, decisions)] == [1, 12]
     assert decisions[0].reason == "the base model solves it in 0 of 16 samples, and band.low is 1"
@@ -68,9 +77,7 @@ async def words(texts: Sequence[str]) -> list[list[str]]:
 
 
 def measured(candidates: list[Candidate], config: PromptsConfig, limit: int) -> list[Decision]:
-    return asyncio.run(
-        prompt_lengths.decide_lengths(candidates, prompt_lengths.prompts_of(candidates), config, limit, words)
-    )
+    return asyncio.run(decide_lengths(candidates, prompts_of(candidates), config, limit, words))
 
 
 def test_long_prompts_are_dropped_or_cut_by_rule() -> None:
@@ -89,7 +96,7 @@ def test_a_prompt_that_is_too_long_without_its_statement_is_dropped(tmp_path: Pa
     asking = PrepareConfig(
         sources={"mine": SourceConfig(path="x")}, prompts=PromptsConfig(template=str(tmp_path / "long.txt"))
     )
-    framed = prompt_lengths.use_templates(PROMPTS, prompt_lengths.prompt_makers(asking))
+    framed = use_templates(PROMPTS, prompt_makers(asking))
     decided = measured(framed, PromptsConfig(over_long="cut"), 40)
     assert decided[0].facts == {"tokens": 52}
     assert apply_decisions(framed, decided) == []
@@ -105,7 +112,7 @@ def test_a_source_has_a_template_of_its_own_where_it_names_one(tmp_path: Path) -
     }
     candidates = [replace(PROMPTS[0], facts=SourceFacts(name, 1)) for name in sources]
     config = PrepareConfig(sources=sources, prompts=PromptsConfig(template=str(tmp_path / "all.txt")))
-    found = prompt_lengths.prompts_of(prompt_lengths.use_templates(candidates, prompt_lengths.prompt_makers(config)))
+    found = prompts_of(use_templates(candidates, prompt_makers(config)))
     assert found == ["For all: Say hello.", "For theirs: Say hello.", "Say hello."]
 
 
@@ -114,9 +121,9 @@ def test_an_edited_template_is_another_one(tmp_path: Path) -> None:
     file.write_text("Do: {statement}")
     sources = {"mine": SourceConfig(path="x", template=str(file)), "theirs": SourceConfig(path="x")}
     config = PrepareConfig(sources=sources, prompts=PromptsConfig(template="base"))
-    before = prompt_lengths.template_digests(config)
+    before = template_digests(config)
     file.write_text("Please do: {statement}")
-    after = prompt_lengths.template_digests(config)
+    after = template_digests(config)
     assert list(before) == ["prompts.template", "sources.mine.template"]
     assert [before[key] == after[key] for key in before] == [True, False]
 
@@ -131,13 +138,11 @@ def test_an_edited_template_is_another_one(tmp_path: Path) -> None:
 def test_a_source_whose_template_cant_be_used_is_named(template: str, said: str) -> None:
     sources = {"mine": SourceConfig(path="x"), "theirs": SourceConfig(path="x", template=template)}
     with pytest.raises(UsageError, match=said):
-        prompt_lengths.prompt_makers(PrepareConfig(sources=sources))
+        prompt_makers(PrepareConfig(sources=sources))
 
 
 def test_without_a_tokenizer_tokens_are_unknown_and_nothing_is_dropped() -> None:
-    decided = asyncio.run(
-        prompt_lengths.decide_lengths(PROMPTS, prompt_lengths.prompts_of(PROMPTS), PromptsConfig(), 1, None)
-    )
+    decided = asyncio.run(decide_lengths(PROMPTS, prompts_of(PROMPTS), PromptsConfig(), 1, None))
     assert apply_decisions(PROMPTS, decided) == PROMPTS
 
 

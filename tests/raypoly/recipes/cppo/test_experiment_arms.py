@@ -6,19 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.analysis.experiments.experiment_command import show_forecast
 from raypoly.analysis.experiments.planned_runs import PlannedRun, check_runs, plan_runs
 from raypoly.core import settings
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
-from raypoly.recipes.cppo.audit import PlanAudit
 from raypoly.recipes.cppo.gate_folder import read_gate
 from raypoly.run.store import open_store
 from tests.raypoly.analysis.experiments.made_experiments import experiment, finish, runs_of
 from tests.raypoly.recipes.cppo.gate_folders import GATE_NUMBERS, sealed_gate
 from tests.support.finished_run import write_finished_run
 from workflows.cppo.gate_training import check_gate, gate_result
-from workflows.cppo.plan_audit import check_audit
+from workflows.cppo.plan_audit import PlanAudit, check_audit
 
 GATE = "stages.own: [model_gate], stages.gate.path: $gate/model"
 CPPO = f"{GATE}, objective.name: cppo, scaffold.name: tuple, loss.name: clipped_surrogate"
@@ -94,14 +92,6 @@ def test_a_gates_hash_is_part_of_the_runs_after_it(runs: dict[str, PlannedRun], 
     assert again["joint"].config.stages.parameters["gate"]["sha256"]
     assert again["joint"].keys == runs["joint"].keys
     assert again["joint"].config.model.path == str(tmp_path / "out/sft-s0/model"), "an audit changes no weights"
-
-
-def test_what_an_audit_costs_is_known(tmp_path: Path) -> None:
-    experiment(tmp_path, ARMS)
-    given = ["model.path=Qwen/Qwen3-0.6B", "model.dtype=bfloat16", "generator.engine=vllm"]
-    said: list[str] = []
-    show_forecast(str(tmp_path / "mine.yaml"), given, "h200", str(tmp_path / "out"), say=said.append)
-    assert "audit-plans of 64 problems, counted as 4 steps." in "\n".join(said)
 
 
 def test_the_page_shows_a_chain_that_is_taken(tmp_path: Path) -> None:

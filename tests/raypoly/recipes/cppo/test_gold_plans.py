@@ -17,10 +17,10 @@ from raypoly.data import build_problem_set
 from raypoly.data.puzzles import puzzle_of
 from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_solution
 from raypoly.learner.supervised_examples import make_example
-from raypoly.planning.free_resources import GIB, FreeResources
+from raypoly.planning.devices import GIB, FreeResources
 from raypoly.planning.preflight import check_config
+from raypoly.recipes.cppo.given_plans import is_gold
 from raypoly.recipes.cppo.plan_contract import read_plan
-from raypoly.recipes.cppo.puzzle_plans import is_gold
 from raypoly.recipes.cppo.tuple_plans import solver_prompt
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds import Ask

@@ -14,9 +14,8 @@ from raypoly.data.puzzles import load_puzzles, puzzle_of
 from raypoly.learner.supervised_examples import tokenizer_texts
 from raypoly.learner.tiny_model import build_tokenizer
 from raypoly.recipes.cppo.gate_question import COMPLETION_TEMPLATE, WORDS, GateQuestion
-from raypoly.recipes.cppo.given_plans import LabelledPlans
+from raypoly.recipes.cppo.given_plans import LabelledPlans, gold_tuple, is_gold, wrong_tuple
 from raypoly.recipes.cppo.plan_contract import read_plan
-from raypoly.recipes.cppo.puzzle_plans import gold_tuple, is_gold, wrong_tuple
 from raypoly.rollouts.scaffolds import build
 from tests.raypoly.recipes.cppo.gate_folders import PROBLEM
 from tests.raypoly.recipes.cppo.planner_run import write_planner_run

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from raypoly import Run
-from raypoly.analysis.reports.plan_facts import PlanReader, plan_facts
-from raypoly.analysis.reports.rollout_sample import draft_facts, families, sample_rollouts
+from raypoly.analysis.reports.rollout_browser import draft_facts, sample_rollouts
+from raypoly.rollouts import scaffolds
 from tests.raypoly.recipes.cppo.planned_run import FIRST, write_planned_run
 from tests.support.drafted_run import write_drafted_run
 
@@ -21,8 +21,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(write_planned_run(tmp_path_factory.mktemp("runs")))
 
 
-def facts_of(run: Run, step: int = 0) -> list[dict[str, Any]]:
-    return plan_facts(run.stored(step), PlanReader.of(run.config))
+def facts_of(run: Run, table: pa.Table | None = None) -> list[dict[str, Any]]:
+    """Of step 0, or of this table in its place."""
+    return draft_facts(
+        run.stored(0) if table is None else table, scaffolds.of_run(run.config), run.config.train.rollouts
+    )
 
 
 def test_a_plan_has_j_its_breaches_and_how_many_of_its_attempts_passed(run: Run) -> None:
@@ -60,9 +63,9 @@ def test_what_nobody_answered_is_unknown_or_nothing(run: Run, tmp_path: Path) ->
     table = run.stored(0)
     place = table.column_names.index("gate/accepted")
     asked = table.set_column(place, "gate/accepted", pa.nulls(table.num_rows, pa.bool_()))
-    found = plan_facts(asked, PlanReader.of(run.config))
+    found = facts_of(run, asked)
     assert [fact["gate"] for fact in found[:3]] == ["unknown", "unknown", ""]
-    unread = plan_facts(table, None)
+    unread = draft_facts(table, None, run.config.train.rollouts)
     assert [(fact["gate"], fact["contract"], fact["method"]) for fact in unread[:2]] == [
         ("accepted", "", ""),
         ("refused", "", ""),
@@ -72,16 +75,9 @@ def test_what_nobody_answered_is_unknown_or_nothing(run: Run, tmp_path: Path) ->
 
 
 def test_a_plan_is_taken_with_all_of_its_branches_where_there_is_room(run: Run) -> None:
-    assert families(draft_facts(run.stored(0)))[:6] == [(2, 3), (4, 5), (0, 2, 3), (0, 2, 3), (1, 4, 5), (1, 4, 5)]
-    for most in (6, 8, 10):
-        taken = [row for row in sample_rollouts(run, 2 * most).rows if row["source"] == "training" and "place" in row]
-        plans = {(row["slot"], row["place"]): row for row in taken if row["role"] == "plan"}
-        assert plans
-        for (slot, place), plan in plans.items():
-            behind = [row for row in taken if row["role"] == "solve" and (row["slot"], row["parent"]) == (slot, place)]
-            assert len(behind) == (2 if plan["solved"] else 0)
-    few = [row for row in sample_rollouts(run, 4).rows if row["source"] == "training" and row["step"] == 0]
-    assert few, "where no plan has room with its branches, some of it is shown"
+    for most, taken in ((6, 6), (8, 8), (4, 4)):  # of step 0: a group of two plans and four attempts, then two plans
+        rows = [row for row in sample_rollouts(run, 2 * most).rows if (row["source"], row["step"]) == ("training", 0)]
+        assert [row["role"] for row in rows] == [*["plan"] * 2, *["solve"] * 4, *["plan"] * 2][:taken]
 
 
 def test_a_scaffold_that_is_gone_hides_methods_and_not_the_page(

@@ -13,8 +13,7 @@ import pytest
 
 from raypoly.core.config import GeneratorConfig
 from raypoly.core.errors import UsageError
-from raypoly.rollouts.engines import build
-from raypoly.rollouts.engines.vllm_arguments import OWN, check_engine_args, vllm_arguments
+from raypoly.rollouts.engines import OWN_ARGUMENTS, build, check_engine_args, vllm_arguments
 from tests.support.random_model import random_model
 
 needs_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM")
@@ -46,7 +45,7 @@ def test_the_list_of_own_arguments_is_what_the_engine_sets() -> None:
     source = Path(__file__).parents[4] / "raypoly" / "rollouts" / "engines" / "vllm_engine.py"
     calls = [node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Call)]
     (made,) = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "EngineArgs"]
-    assert {keyword.arg for keyword in made.keywords if keyword.arg is not None} == OWN.keys()
+    assert {keyword.arg for keyword in made.keywords if keyword.arg is not None} == OWN_ARGUMENTS.keys()
 
 
 @needs_vllm

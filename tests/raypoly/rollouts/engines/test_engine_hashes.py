@@ -13,17 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from actors.weight_delivery import differing_weights
 from raypoly.algorithms.losses import build as build_loss
 from raypoly.core.config import GeneratorConfig, ModelConfig, TrainConfig
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.weight_hash import weight_hash
 from raypoly.rollouts.engines import build
-from raypoly.rollouts.engines.transfer import COLLECTIVE
-from raypoly.rollouts.engines.vllm_hashes import LoadedWeights
+from raypoly.rollouts.engines.vllm_weights import LoadedWeights
 from tests.raypoly.rollouts.engines.test_engines import changed
 from tests.raypoly.rollouts.engines.test_transfer import Pair
 from tests.support.random_model import random_model
+from workflows.step.weight_sync import differing_weights
 
 Weights = dict[str, Tensor]
 ATTENTION = "model.layers.0.self_attn"
@@ -58,19 +57,13 @@ def learner(folder: Path, dtype: str) -> PolicyLearner:
     return PolicyLearner(folder, TrainConfig(lr=0.05), build_loss("policy_gradient"), 1.0, model)
 
 
-@pytest.fixture(scope="module", params=[("shared_memory", "bfloat16"), ("gloo", "float32")], ids="-".join)
-def route(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Transport and dtype."""
-    found: tuple[str, str] = request.param
-    return found
-
-
-@pytest.fixture(scope="module", params=["transformers", "vllm"])
-def joined(folder: Path, route: tuple[str, str], request: pytest.FixtureRequest) -> Joined:
-    transport, dtype = route
-    placement = "split" if transport in COLLECTIVE else "colocated"
-    config = GeneratorConfig(engine=request.param, max_tokens=4, placement=placement, transport=transport)
-    return Joined(learner(folder, dtype), Pair(transport, build(folder, config, dtype)))
+@pytest.fixture(
+    scope="module", params=[("transformers", "float32"), ("vllm", "bfloat16"), ("vllm", "float32")], ids="-".join
+)
+def joined(folder: Path, request: pytest.FixtureRequest) -> Joined:
+    engine, dtype = request.param
+    config = GeneratorConfig(engine=engine, max_tokens=4, placement="split", transport="gloo")
+    return Joined(learner(folder, dtype), Pair(build(folder, config, dtype)))
 
 
 def change_a_bit(right: Weights, _: Weights) -> Weights:

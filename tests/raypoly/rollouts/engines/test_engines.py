@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config
 
-from actors.weight_delivery import differing_weights
 from raypoly.algorithms.losses import build as build_loss
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.config import GeneratorConfig, TrainConfig
@@ -21,6 +20,7 @@ from raypoly.learner.training_rows import TrainingRow
 from raypoly.rollouts.engines import Engine, Sample, SampleRequest, build
 from raypoly.rollouts.engines.transformers_engine import TransformersEngine
 from tests.support.random_model import TEXTS, random_model
+from workflows.step.weight_sync import differing_weights
 
 RNG = np.random.default_rng(0)
 REQUESTS = [

@@ -133,7 +133,7 @@ def test_nccl_sends_what_it_announced_in_the_engine_s_dtype(monkeypatch: pytest.
         sender.withdraw()
 
 
-@pytest.mark.parametrize("transport", ["nccl", "gloo", "shared_memory"])
+@pytest.mark.parametrize("transport", ["nccl", "gloo"])
 def test_a_rank_whose_weights_rank_0_sends_only_takes_part_in_gathering_them(transport: str) -> None:
     sender = build_sender(transport, "float32", rank=1)
     assert isinstance(sender, GatheringRank)

@@ -20,13 +20,12 @@ from raypoly.core.config import GeneratorConfig, TrainConfig
 from raypoly.core.errors import TransferBroken, UsageError, WeightsMismatch
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.rollouts.engines import Asleep, SampleRequest, build
-from raypoly.rollouts.engines.transfer import COLLECTIVE, RECEIVERS, Parcel, Sender, build_receiver, build_sender
-from raypoly.rollouts.engines.transfer.gloo import buckets
+from raypoly.rollouts.engines.gloo_transfer import GlooReceiver, buckets
+from raypoly.rollouts.engines.transfer import Parcel, Sender, build_sender
 from raypoly.rollouts.engines.vllm_transfer import checked_vllm
 from tests.raypoly.rollouts.engines.test_engines import LONG_PROMPT, changed
 from tests.support.random_model import random_model
 
-TRANSPORTS = tuple(RECEIVERS)
 DRAWN = torch.Generator().manual_seed(0)
 WEIGHTS = [
     ("matrix", torch.randn(30, 50, generator=DRAWN)),
@@ -39,8 +38,8 @@ WEIGHTS = [
 class Pair:
     """A sender and what receives from it, each in a thread of its own."""
 
-    def __init__(self, transport: str, receiver: Any) -> None:
-        self.sender: Sender = build_sender(transport, "float32")
+    def __init__(self, receiver: Any) -> None:
+        self.sender: Sender = build_sender("gloo", "float32")
         self.receiver = receiver
         info = self.sender.listen("127.0.0.1")
         self._both(self.sender.connect, lambda: receiver.connect(info))
@@ -65,9 +64,8 @@ class Pair:
             return came
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_tensors_of_every_type_and_size_come_bit_for_bit_and_in_order(transport: str) -> None:
-    pair = Pair(transport, build_receiver(transport))
+def test_tensors_of_every_type_and_size_come_bit_for_bit_and_in_order() -> None:
+    pair = Pair(GlooReceiver())
     for version in (1, 2):
         sent = {name: tensor * version for name, tensor in WEIGHTS}
         came = pair.deliver(sent, version)
@@ -84,23 +82,14 @@ def test_a_bucket_holds_neighbours_up_to_its_limit_and_a_larger_tensor_alone() -
     assert list(buckets(pieces, 16)) == [[0, 1, 2], [3], [4, 5]]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_another_version_than_the_announced_one_is_an_error_that_names_both(transport: str) -> None:
-    pair = Pair(transport, build_receiver(transport))
+def test_another_version_than_the_announced_one_is_an_error_that_names_both() -> None:
+    pair = Pair(GlooReceiver())
     with pytest.raises(WeightsMismatch, match="version 6 arrived in place of version 5"):
         pair.deliver(dict(WEIGHTS[:1]), version=6, announced=5)
 
 
-def test_memory_that_is_gone_is_told() -> None:
-    sender, receiver = build_sender("shared_memory", "float32"), build_receiver("shared_memory")
-    parcel = sender.offer(WEIGHTS, 3)
-    sender.withdraw()
-    with pytest.raises(TransferBroken, match="memory of version 3 can't be read"):
-        list(receiver.receive(parcel))
-
-
 def test_a_partner_that_is_gone_is_told() -> None:
-    pair = Pair("gloo", build_receiver("gloo"))
+    pair = Pair(GlooReceiver())
     pair.receiver = None
     pair.sender.offer(WEIGHTS, 3)
     with pytest.raises(TransferBroken, match="other side of a weight transfer is gone"):
@@ -112,14 +101,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_model(tmp_path_factory.mktemp("model"))
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("name", ["transformers", "vllm"])
-def test_a_sleeping_engine_answers_nothing_until_new_weights_wake_it(folder: Path, name: str, transport: str) -> None:
-    placement = "split" if transport in COLLECTIVE else "colocated"
-    config = GeneratorConfig(engine=name, max_tokens=4, placement=placement, transport=transport)
+def test_a_sleeping_engine_answers_nothing_until_new_weights_wake_it(folder: Path, name: str) -> None:
+    config = GeneratorConfig(engine=name, max_tokens=4, placement="split", transport="gloo")
     engine: Any = build(folder, config, "float32")
     learner = PolicyLearner(folder, TrainConfig(lr=0.05), build_loss("policy_gradient"), temperature=1.0)
-    pair = Pair(transport, engine)
+    pair = Pair(engine)
     before = engine.prompt_logprobs(LONG_PROMPT)
     engine.sleep()
     with pytest.raises(Asleep, match=f"the engine {name} sleeps"):

@@ -10,7 +10,6 @@ import pytest
 
 from raypoly.core.errors import LeaseHeld
 from raypoly.run.store import Store, acquire_lease, open_store
-from raypoly.run.store.arrow_store import ArrowStore
 from raypoly.run.store.location import Location, StorageOptions
 from tests.support.s3_server import S3Server
 
@@ -34,17 +33,11 @@ def open_s3(s3_location: Location, options: StorageOptions) -> Open:
 
 
 @pytest.fixture
-def open_pyarrow(tmp_path: Path, options: StorageOptions) -> Open:
-    location = Location("file", "", str(tmp_path / "run"))
-    return lambda: ArrowStore(location, options)
-
-
-@pytest.fixture
 def open_local(tmp_path: Path) -> Open:
     return lambda: open_store(tmp_path / "run")
 
 
-@pytest.fixture(params=["local", "pyarrow", "s3"])
+@pytest.fixture(params=["local", "s3"])
 def reopen(request: pytest.FixtureRequest) -> Open:
     opened: Open = request.getfixturevalue(f"open_{request.param}")
     return opened

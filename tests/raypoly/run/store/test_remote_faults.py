@@ -190,19 +190,6 @@ def test_endpoint_of_the_environment_is_used(s3: S3Server, monkeypatch: pytest.M
         monkeypatch.delenv(name)
 
 
-def test_storage_without_conditional_writes_is_told_of_once_and_looked_at_before_writing(
-    s3: S3Server, store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    s3.conditions = "unknown"
-    with caplog.at_level(logging.WARNING):
-        for name in "ab":
-            store.commit(name, b"one")
-            store.commit(name, b"one")
-            with pytest.raises(StorageError, match="can't be replaced"):
-                store.commit(name, b"two")
-    assert len([record for record in caplog.records if "no conditional writes" in record.message]) == 1
-
-
 def test_nothing_is_sent_once_the_fence_is_up(s3: S3Server, store: Store, large: Path) -> None:
     store.commit("a", b"one")
 

@@ -16,7 +16,6 @@ import pytest
 from raypoly.core.errors import StaleEpoch, StorageError
 from raypoly.run.store import Store, acquire_lease, open_store
 from raypoly.run.store.location import Location, StorageOptions
-from tests.raypoly.run.store.conftest import race
 from tests.support.s3_server import Fault, Request, S3Server
 
 TIMEOUT = 3.0
@@ -193,12 +192,10 @@ def test_storage_that_is_away_for_a_moment_costs_nobody_the_lease(s3: S3Server, 
 
 
 @pytest.mark.parametrize("conditions", ["ignored", "unknown"])
-def test_without_conditional_writes_still_exactly_one_holds(
-    s3: S3Server, reopen: Callable[[], Store], conditions: str
-) -> None:
+def test_storage_without_conditional_writes_is_refused(s3: S3Server, store: Store, conditions: str) -> None:
     s3.conditions = conditions
-    outcomes = race(reopen, 4)
-    assert sorted(outcome if outcome == "refused" else "holds" for outcome in outcomes) == ["holds", *["refused"] * 3]
+    with pytest.raises(StorageError, match=r"the server has no conditional writes .*; use storage that has them"):
+        acquire_lease(store)
 
 
 def test_deleted_lease_never_leads_back_to_an_earlier_epoch(store: Store) -> None:

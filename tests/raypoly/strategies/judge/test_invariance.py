@@ -22,7 +22,7 @@ from raypoly.strategies.judge.program_groups import group_of_gold, observing
 from raypoly.strategies.judge.program_transforms import keywords
 from raypoly.strategies.judge.structural import label_evidence
 from raypoly.strategies.live_code.constructs import live_constructs
-from raypoly.strategies.live_code.live_program import canonical, live_program
+from raypoly.strategies.live_code.live_program import canonical_text, live_program
 from raypoly.verifier.code_extraction import extract_code
 from tests.raypoly.strategies.judge.rewording import reworded
 from tests.support.small_problems import SHARED
@@ -50,7 +50,7 @@ def sources() -> list[tuple[str, str, list[str]]]:
 def evidence(program: str, entry: str) -> Evidence | None:
     """What the sandbox finds without running the program; None where it does not parse."""
     try:
-        text = canonical(program, entry).text
+        text = canonical_text(live_program(program, entry))
         live = live_constructs(live_program(program, entry).tree)
         return Evidence(text, live, {}, "", algorithm_features(program, entry))
     except SyntaxError:

@@ -16,7 +16,7 @@ from raypoly.strategies.judge.openai.judge_prompt import (
     shorten_statement,
 )
 from raypoly.strategies.judge.program_transforms import CHANGES, keywords
-from raypoly.strategies.live_code.live_program import canonical
+from raypoly.strategies.live_code.live_program import canonical_text, live_program
 from raypoly.verifier.code_extraction import extract_code
 from tests.support.small_problems import SHARED
 
@@ -87,7 +87,7 @@ def test_a_group_takes_less_than_half_of_its_programs_as_written() -> None:
             kept = keywords(row["test"])
             names = ("renaming", "comments", "reformatting")
             copies = [CHANGES[name](text, random.Random(7), kept) for text in two for name in names]
-            shown = sorted({canonical(text, problem.entry_point).text for text in two + copies})
+            shown = sorted({canonical_text(live_program(text, problem.entry_point)) for text in two + copies})
             assert len(shown) <= 2
             question = shorten_statement(problem.prompt, "canonical", 1000)
             sent, raw = (

@@ -80,13 +80,14 @@ def test_an_output_that_is_long_for_the_checker_is_wrong_and_no_fault_of_the_pro
     assert sandbox.score(problem, "print(0, 7)").passed
 
 
-def test_a_check_that_does_not_end_on_a_result_is_a_timeout_of_the_program(sandbox: Sandbox) -> None:
+def test_a_check_that_does_not_end_on_a_result_is_a_timeout_of_the_program() -> None:
     problem = check(DIGITS_OF_X)
-    verdict = sandbox.score(problem, "def f(n): return -1")
-    assert (verdict.status, verdict.detail.partition("did not end")[0][-10:]) == ("timeout", "the check ")
-    assert sandbox.score(problem, "def f(n): return int('9' * (n // 9) + str(n % 9)) if n > 9 else n").passed
-    never = check("def check(candidate):\n    while True: pass")
-    assert sandbox.score(never, "def f(n): return -1").status == "infra"
+    with Sandbox(ScorerConfig(cpu_seconds_per_test=1.0, cpu_seconds_per_program=1.0)) as hasty:
+        verdict = hasty.score(problem, "def f(n): return -1")
+        assert (verdict.status, verdict.detail.partition("did not end")[0][-10:]) == ("timeout", "the check ")
+        assert hasty.score(problem, "def f(n): return int('9' * (n // 9) + str(n % 9)) if n > 9 else n").passed
+        never = check("def check(candidate):\n    while True: pass")
+        assert hasty.score(never, "def f(n): return -1").status == "infra"
 
 
 @pytest.mark.parametrize(
