@@ -43,9 +43,9 @@ class GeneratorActor(Watched):
         self._engine: Any = build(folder, self._config, self._dtype)
         self.beat()
 
-    def tokenizer(self, method: str, *args: Any) -> Any:
+    def tokenizer(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """What a method of the `ModelTokenizer` returns."""
-        return getattr(self._tokenizer, method)(*args)
+        return getattr(self._tokenizer, method)(*args, **kwargs)
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[Sampled]:
         by_slot = {request.slot: request for request in requests}

@@ -123,7 +123,7 @@ class Generator:
             engine.stop()
 
     async def _of_tokenizer(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        answer: T = await self._engines[0].ask(stage, GeneratorActor.tokenizer, question.__name__, *args)
+        answer: T = await self._engines[0].ask(stage, GeneratorActor.tokenizer, question.__name__, *args, **kwargs)
         return answer
 
     async def _deliver(self, engine: EngineClient) -> None:

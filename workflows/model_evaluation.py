@@ -134,7 +134,7 @@ class ModelEvaluation:
     async def run(self) -> None:
         """Sample what is missing, write and show the results."""
         sampling, problems = self._config.sampling, self._asked.problems
-        rounds = plan_rounds(self._store, self._lease, sampling.samples)
+        rounds = plan_rounds(self._store, sampling.samples)
         chunks = -(-len(problems) // sampling.chunk)
         firsts = [number * chunks for number in range(len(rounds))]
         missing = any(self._chunks.left(first, problems, sampling.chunk) for first in firsts)
@@ -203,7 +203,6 @@ class ModelEvaluation:
             **evaluation_results(groups, set_aside, self._metadata, also=DECIMAL),
             "problems": asdict(counts),
         }
-        self._lease.check()
         self._store.put_mutable(SAMPLES, encode_table(table, {}))
         self._store.put_mutable(RESULTS, seal(results))
         return results, table

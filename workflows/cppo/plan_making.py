@@ -29,7 +29,7 @@ from raypoly.recipes.cppo.gate_rows import encode_rows, written_plans
 from raypoly.recipes.cppo.known_plans import GatePlans, JudgedPlan
 from raypoly.recipes.cppo.plan_config import PlanMakingConfig
 from raypoly.recipes.cppo.plan_proposals import PlanOutcome, encode_plans, funnel, gold_plan
-from raypoly.run.store import Lease, Store
+from raypoly.run.store import Store
 from workflows.cppo.plan_questions import PlanQuestions
 from workflows.liveness.shutdown import Shutdown, run_workflow
 
@@ -60,8 +60,8 @@ def make_plans(config: PlanMakingConfig) -> None:
         with ending.guard():
             store, lease = folder.open()
             try:
-                outcomes, gate = await ask_for_plans(config, problems, written, store, lease, console)
-                await asyncio.to_thread(_write, config, outcomes, gate, store, lease, console)
+                outcomes, gate = await ask_for_plans(config, problems, written, store, console)
+                await asyncio.to_thread(_write, config, outcomes, gate, store, console)
             finally:
                 lease.release()
 
@@ -73,12 +73,11 @@ async def ask_for_plans(
     problems: Sequence[Problem],
     written: Mapping[str, Sequence[str]],
     store: Store,
-    lease: Lease,
     console: Console,
 ) -> tuple[Sequence[PlanOutcome], GatePlans]:
     """`written`: planners' plans to be labelled, by problem."""
     plans, note = config.plans, _noted_on(console)
-    questions = PlanQuestions(plans, config.problems.chat_template, store, lease, note)
+    questions = PlanQuestions(plans, config.problems.chat_template, store, note)
     asked = [(it, plan) for it in problems for plan in written.get(it.id, ())[-plans.label_plans :]]
     good: list[PlanOutcome | JudgedPlan] = []
     done: list[PlanOutcome | JudgedPlan] = []
@@ -105,7 +104,6 @@ def _write(
     outcomes: Sequence[PlanOutcome],
     gate: GatePlans,
     store: Store,
-    lease: Lease,
     console: Console,
 ) -> None:
     values = card_of(config, outcomes, gate)
@@ -116,7 +114,6 @@ def _write(
         PAGE: plans_page(values).encode(),
         CARD: (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode(),
     }.items():
-        lease.check()
         if content:
             store.put_mutable(key, content)
         elif store.exists(key):

@@ -1,6 +1,6 @@
 """Questions to teacher and judge. Every answer is kept: none is paid for twice.
 
-    questions = PlanQuestions(config.plans, chat_template, store, lease, note)
+    questions = PlanQuestions(config.plans, chat_template, store, note)
     outcomes = await questions.outcomes(problems)
 
 An answer is an object of the folder, named by what was asked of whom. A killed command asks only what has no answer.
@@ -40,7 +40,7 @@ from raypoly.recipes.cppo.plan_proposals import (
     without_breaches,
 )
 from raypoly.rollouts import scaffolds
-from raypoly.run.store import Lease, Store
+from raypoly.run.store import Store
 from raypoly.run.store.sealed_files import seal, unseal
 from raypoly.strategies.judge.judge_keys import read_first_key
 from raypoly.strategies.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords
@@ -125,12 +125,11 @@ class PlanQuestions:
         config: PlansConfig,
         chat_template: str | None,
         store: Store,
-        lease: Lease,
         note: Callable[[str], None],
         first_wait: float = FIRST_WAIT,
     ) -> None:
         """`first_wait`: seconds before a server that is away is asked again."""
-        self._config, self._store, self._lease = config, store, lease
+        self._config, self._store = config, store
         self._planner = scaffolds.build("tuple", chat_template, methods=config.methods)
         self._teacher = _Asked("teacher", config.teacher, config.temperature, note, first_wait)
         self._judge = _Asked("judge", config.judge, 0.0, note, first_wait)
@@ -219,7 +218,6 @@ class PlanQuestions:
         if await asyncio.to_thread(self._store.exists, key):
             return _Answer(**unseal(await asyncio.to_thread(self._store.read, key), self._store.place(key)))
         answer = await asked.answer(messages, schema, self._config.answer_tokens)
-        self._lease.check()
         await asyncio.to_thread(self._store.commit, key, seal(asdict(answer)))
         return answer
 

@@ -152,7 +152,7 @@ class Preparation:
         self._workers = Workers(
             stack, config.of_a_run(), folder.name, self._store, self._lease, journal, ending, self._note
         )
-        self._log = DecisionLog(self._store, self._lease)
+        self._log = DecisionLog(self._store)
         self._chunks = Chunks(journal, self._workers.context, self._workers.step_done)
         self._skipped = SkippedGroups(1.0, self._note)
         self._steps = 0  # of the journal, used by earlier stages
@@ -277,25 +277,19 @@ class Preparation:
         for name, part in parts.items():
             self._put_data(f"data/{name}.jsonl", part, output_files.write_jsonl)
             self._put_data(f"data/{name}.parquet", part, output_files.write_parquet)
-        self._put(EXCLUDED, output_files.encode_exclusions(d for name in STAGES for d in decisions[name]))
+        self._store.put_mutable(EXCLUDED, output_files.encode_exclusions(d for name in STAGES for d in decisions[name]))
         values = card_values(self._config, loaded, against, decisions, splits)
-        self._put(FIGURE, draw_card(values))
-        self._put(PAGE, card_page(values, FIGURE).encode())
-        self._put(CARD, encode_card(values))
-
-    def _put(self, key: str, data: bytes) -> None:
-        self._lease.check()
-        self._store.put_mutable(key, data)
+        self._store.put_mutable(FIGURE, draw_card(values))
+        self._store.put_mutable(PAGE, card_page(values, FIGURE).encode())
+        self._store.put_mutable(CARD, encode_card(values))
 
     def _put_data(
         self, key: str, part: Sequence[Candidate], write: Callable[[Iterable[Candidate], IO[bytes]], None]
     ) -> None:
-        self._lease.check()
         if part:
             with tempfile.NamedTemporaryFile() as file:
                 write(part, file)
                 file.flush()
-                self._lease.check()
                 self._store.put_mutable(key, Path(file.name))
         elif self._store.exists(key):
             self._store.delete(key)

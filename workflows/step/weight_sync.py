@@ -93,7 +93,7 @@ class WeightSync:
         self.difference = {"probe_mean": mean, "probe_q99": q99}
         worried = not mean <= _WORRYING[config.model.dtype]
         if worried and not self._worried:
-            name = max(found, key=lambda name: found[name])
+            name = max(found, key=found.__getitem__)
             self._note(
                 f"After the update to version {learner.version} the engine {self._engine} ({name}) and the learner "
                 f"differ by {mean:.3g} in the mean log-probability of a token, far more than rounding "
@@ -130,8 +130,8 @@ class WeightDelivery:
         self._turn = asyncio.Lock()
 
     async def to(self, engine: EngineClient) -> None:
-        """Return when the engine has the weights and has proved it, if it can. Raises `WeightsMismatch`, and what
-        `EngineClient.retry` handles."""
+        """Return when the engine has the weights and has proved it, if it can. Raises `WeightsMismatch`, and
+        `LOST` or `TransferBroken`, after which the engine is replaced."""
         send = self._as_object if self._transport == "objects" else self._by_transport
         with self._source.lent():
             while not await self._proved(engine, await send(engine)):

@@ -2,7 +2,7 @@
 
     folder = EvaluationFolder.of(config, "4f0c...", candidates)      # touches nothing
     store, lease = folder.open()                                     # makes the folder, takes the lease
-    for number, samples in enumerate(plan_rounds(store, lease, 64)): ...
+    for number, samples in enumerate(plan_rounds(store, 64)): ...
 
 Its identity: the digest of the weights (or the endpoint's model), the content of problems and prompts, and the keys
 that affect results. Not the number of samples: more may be added.
@@ -96,13 +96,12 @@ def influential(config: ModelEvaluationConfig, values: Mapping[str, Any]) -> dic
     return {key: value for key, value in values.items() if counts(key)}
 
 
-def plan_rounds(store: Store, lease: Lease, samples: int) -> list[range]:
+def plan_rounds(store: Store, samples: int) -> list[range]:
     """Ranges of sample numbers for the first `samples` of each problem; missing rounds are committed."""
     rounds = sorted((range(int(m[1]), int(m[2])) for k in store.list("rounds/") if (m := _ROUND_KEY.match(k))), key=min)
     done = rounds[-1].stop if rounds else 0
     while done < samples:
         rounds.append(range(done, min(samples, (done // ROUND + 1) * ROUND)))
         done = rounds[-1].stop
-        lease.check()
         store.commit(f"rounds/{rounds[-1].start:06d}-{done:06d}.json", seal({}))
     return [each for each in rounds if each.start < samples]

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from raypoly.core.errors import UsageError
-from raypoly.run.store import Lease, Store
+from raypoly.run.store import Store
 from raypoly.run.store.sealed_files import seal, unseal
 
 StageName = Literal["load", "choose", "solutions", "same", "prompts", "sampling", "split"]
@@ -35,9 +35,8 @@ class Decision:
 
 
 class DecisionLog:
-    def __init__(self, store: Store, lease: Lease | None = None) -> None:
-        """`lease`: None for reading."""
-        self._store, self._lease = store, lease
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def stage(self, name: StageName, decide: Callable[[], Sequence[Decision]]) -> list[Decision]:
         """The stored decisions; else those of `decide`, which are then stored."""
@@ -46,8 +45,6 @@ class DecisionLog:
 
     def keep(self, name: StageName, decisions: Sequence[Decision]) -> list[Decision]:
         """Store them: for good, unless the stage is `DERIVED`."""
-        assert self._lease is not None
-        self._lease.check()
         write = self._store.put_mutable if name in DERIVED else self._store.commit
         write(_key(name), seal({"decisions": [asdict(decision) for decision in decisions]}))
         return list(decisions)

@@ -67,7 +67,7 @@ def test_rounds_only_grow_and_begin_at_multiples(tmp_path: Path) -> None:
         for samples in asked:
             chosen = config(f"run.dir={tmp_path / folder}")
             store, lease = EvaluationFolder.of(chosen, "w", PROBLEMS).open()
-            found = plan_rounds(store, lease, samples)
+            found = plan_rounds(store, samples)
             lease.release()
         return [(each.start, each.stop) for each in found]
 

@@ -146,7 +146,7 @@ def outcomes(url: str, folder: Path, problems: Path, kill_after: int | None = No
     store.commit = commit_some  # type: ignore[method-assign]
 
     async def work() -> list[PlanOutcome]:
-        questions = PlanQuestions(config.plans, None, store, lease, lambda text: None, first_wait=0.05)
+        questions = PlanQuestions(config.plans, None, store, lambda text: None, first_wait=0.05)
         try:
             return await questions.outcomes(build_problem_set(config.problems).splits["train"])
         finally:

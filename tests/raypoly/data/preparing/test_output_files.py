@@ -231,7 +231,7 @@ def test_explain_tells_how_far_a_problem_has_come_and_why_it_was_left_out(tmp_pa
     )
     folder = PreparationFolder.of(config)
     store, lease = folder.open()
-    ledger = DecisionLog(store, lease)
+    ledger = DecisionLog(store)
     with pytest.raises(UsageError, match="has read no problem yet"):
         explain_problem(folder.look(), "p2")
     for stage in STAGES[:5]:
