@@ -75,7 +75,7 @@ def _mib(files: Sequence[Path]) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=10_999, help="Steps of the run.")
+    parser.add_argument("--steps", type=int, default=10_999, help="The worst number near 10,000: no segment is full.")
     parser.add_argument("--size", type=int, default=2, help="Rollouts of a group.")
     parser.add_argument("--tokens", type=int, default=4, help="Tokens of a rollout.")
     parser.add_argument("--keep", type=Path, help="Make the run there, or open the one that is there.")

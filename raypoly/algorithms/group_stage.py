@@ -25,6 +25,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from raypoly.algorithms.objectives import Objective
+from raypoly.algorithms.objectives.objective import STAGE_OF
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import load_plugin, parse_parameters
@@ -171,7 +172,8 @@ def own_stages(config: Config, objective: Objective) -> list[GroupStage]:
     given = [kinds[place](config, objective) for place in config.stages.own]
     names = {stage.name for stage in given}
     brought = [kinds[place] for place in objective.stages if kinds[place].name not in names]
-    if missing := sorted(config.stages.parameters.keys() - names - {kind.name for kind in brought}):
+    known = names.union(STAGE_OF.values(), (kind.name for kind in brought))
+    if missing := sorted(config.stages.parameters.keys() - known):
         raise UsageError(f"stages.{missing[0]} has keys of a stage that is not there: add the stage to stages.own.")
     return [*given, *(kind(config, objective) for kind in brought)]
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
@@ -134,15 +133,12 @@ def _observe(
         variants[name] = [change_half(group, name, change, keywords(gold.tests)) for group, gold in pairs]
     every = [group for groups in variants.values() for group in groups]
     with observing(scorer, sum(len(group.programs) for group in every)) as observe:
-        found = _sound(track(observe(every), len(every), "groups run", NOTES))
-        return {name: list(islice(found, len(golds))) for name in variants}
-
-
-def _sound(seen: Iterable[ObservedGroup]) -> Iterator[ObservedGroup]:
-    for each in seen:
-        if each.trouble:
-            raise SandboxError(f"The programs of {each.group.id} could not be run: {each.trouble}.")
-        yield each
+        found = []
+        for seen in track(observe(every), len(every), "groups run", NOTES):
+            if seen.trouble:
+                raise SandboxError(f"The programs of {seen.group.id} could not be run: {seen.trouble}.")
+            found.append(seen)
+    return {name: found[i * len(golds) : (i + 1) * len(golds)] for i, name in enumerate(variants)}
 
 
 def _reorder(seen: ObservedGroup) -> ObservedGroup:

@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from raypoly.analysis.reports.pages import write_output
+from raypoly.analysis.reports.pages import is_device, write_output
 from raypoly.core import __version__
 from raypoly.core.errors import StorageError, UsageError
 from raypoly.data.formats import files_of
@@ -44,8 +44,7 @@ def open_rows(out: str | None, identity: Mapping[str, Any] | None = None) -> Abs
     """
     if out is None:
         return contextlib.nullcontext(RowWriter(None, ""))
-    special = Path(out).exists() and not Path(out).is_file() and not Path(out).is_dir()
-    if out == STDOUT or special:
+    if out == STDOUT or is_device(Path(out)):
         return _open_stream(out)
     return _open_part_file(Path(out).expanduser().resolve(), identity)
 

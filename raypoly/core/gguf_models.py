@@ -24,7 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from raypoly.core.caches import FolderCache, cache_root, find_damage
+from raypoly.core.caches import FolderCache, cache_root, file_sha256, find_damage
 from raypoly.core.config import ModelConfig
 from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.plugins import PACKAGED_MODELS
@@ -143,8 +143,7 @@ def with_sha256(model: ModelConfig) -> ModelConfig:
 
 @cache
 def _sha256(file: Path, size: int, modified: int) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    return file_sha256(file)
 
 
 @cache

@@ -9,7 +9,6 @@ plans/                                      every answer of teacher and judge: t
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
@@ -24,6 +23,7 @@ from raypoly.core.progress_display import show_progress
 from raypoly.core.settings import load_of
 from raypoly.core.tables import ReportTable
 from raypoly.core.values import Problem
+from raypoly.data.preparing.data_card import encode_card
 from raypoly.data.preparing.preparation_folder import PreparationFolder, influential
 from raypoly.recipes.cppo.gate_rows import encode_rows, written_plans
 from raypoly.recipes.cppo.known_plans import GatePlans, JudgedPlan
@@ -112,7 +112,7 @@ def _write(
         PLANS: encode_plans(outcomes, config.plans.methods),
         **{key: encode_rows(rows) for key, rows in files.items()},
         PAGE: plans_page(values).encode(),
-        CARD: (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode(),
+        CARD: encode_card(values),
     }.items():
         if content:
             store.put_mutable(key, content)

@@ -107,12 +107,14 @@ def _try_storage(directory: RunDirectory) -> str:
     store = open_store(near.child(f".raypoly-doctor-{os.getpid()}"), storage_options(directory.config))
     data = os.urandom(1 << 19)  # finds a disk that is all but full
     try:
+        store.commit("first", b"")  # connects
         started = time.perf_counter()
         store.commit("commit", data)
         seconds = time.perf_counter() - started
         if store.read("commit") != data:
             raise CorruptData(f"{store.uri} does not hold what was just written there: use other storage.")
         replaced = folder is None and store.create("commit", b"another")
+        store.delete("first")
         store.delete("commit")
         if replaced:
             raise StorageError(f"{store.uri} can't be written safely ({NO_CONDITION}); {USE_OTHER}.")

@@ -28,8 +28,8 @@ from raypoly.run.run_files import RunFiles
 from raypoly.run.run_identity import read_config
 from raypoly.run.sinks import METRICS
 from raypoly.run.store import Store, probe_lease
+from raypoly.run.store.catalogue import INDEX, Catalogue, Span, decode_segment, parse_segments
 from raypoly.run.store.catalogue import PREFIX as ROLLOUTS
-from raypoly.run.store.catalogue import Catalogue, decode_index, indexed_before
 from raypoly.run.store.lease import LeaseState
 from raypoly.run.store.local_store import LOCK_KEY, OWNER_KEY
 from raypoly.run.store.rollout_files import StepsFile, read_evaluation
@@ -180,7 +180,8 @@ def _examine_once(run: RunFiles) -> DoctorReport:
         )
         findings = [*_strangers(store, keys, {key for key, _ in jobs}), *(found for found in read if found)]
     sound = {key for key, _ in jobs}.difference(finding.key for finding in findings)
-    checkpoints = [step for key in sound if (step := step_of(key)) is not None]
+    there = sound.intersection(store.list("checkpoints/"))  # a live driver may have deleted one meanwhile
+    checkpoints = [step for key in there if (step := step_of(key)) is not None]
     # A start opens the journal, which deletes and quarantines. Here both are only remembered, so that what is foretold
     # is what the next start does.
     untouched = UntouchedStore(store)
@@ -201,15 +202,15 @@ def _jobs(store: Store, keys: Sequence[str]) -> Iterator[Job]:
     for key in keys:
         if (step := step_of(key)) is not None and key == f"{checkpoint_folder(step)}{MANIFEST}":
             yield key, partial(checkpoints.verified, step)
-    singles = ((range(step, step + 1), key) for step, key in catalogue.singles.items())
-    for steps, key in (*singles, *catalogue.bundles.items()):
-        yield key, lambda steps=steps, key=key: StepsFile.parse(store.read(key), steps, key)  # type: ignore[misc]
+    singles = ((Span(step, step), key) for step, key in catalogue.singles.items())
+    for span, key in (*singles, *catalogue.bundles.items()):
+        yield key, lambda span=span, key=key: StepsFile.parse(store.read(key), span, key)  # type: ignore[misc]
     for (step, split), key in catalogue.evaluations.items():
         yield key, partial(read_evaluation, store, step, split)
+    for span, key in parse_segments(key for key in keys if key.startswith(INDEX))[0].items():
+        yield key, lambda span=span, key=key: decode_segment(span, store.read(key))  # type: ignore[misc]
     for key in keys:
-        if (before := indexed_before(key)) is not None:
-            yield key, lambda before=before, key=key: decode_index(before, store.read(key))  # type: ignore[misc]
-        elif _SEALED.fullmatch(key):
+        if _SEALED.fullmatch(key):
             yield key, lambda key=key: unseal(store.read(key), key)  # type: ignore[misc]
         elif re.fullmatch(r"evaluations/[^/]+\.parquet", key):
             yield key, lambda key=key: decode_table(store.read(key), key)  # type: ignore[misc]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -26,12 +25,14 @@ from raypoly.run.store.catalogue import (
     INDEX,
     PREFIX,
     Catalogue,
+    Span,
     bundle_key,
-    decode_index,
-    encode_index,
+    decode_segment,
+    encode_segment,
     evaluation_key,
-    index_key,
-    indexed_before,
+    index_spans,
+    parse_segments,
+    segment_key,
     step_key,
 )
 from raypoly.run.store.rollout_files import (
@@ -50,7 +51,6 @@ from raypoly.run.store.store import DAMAGED
 K = TypeVar("K")
 T = TypeVar("T")
 _READS_AT_ONCE = 16
-_INDEX_EVERY = 10  # steps
 _STRANGER = "it is no file of raypoly's"
 
 
@@ -63,22 +63,21 @@ class History:
         self._files = RolloutFiles(store)
         self._heads: dict[int, Head] = {}
         self._payloads: dict[tuple[int, str], Mapping[str, Any]] = {}
-        self._indexed = 0
-        """The steps before this one are in the index."""
+        self._segments: set[Span] = set()
         self._singles: set[int] = set()
-        self._bundles: dict[range, str] = {}
-        self._open_index()
+        self._bundles: dict[Span, str] = {}
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="history") as pool:
+            self._open_index(pool)
             self._open_rollouts(pool)
 
     @property
     def steps(self) -> tuple[int, ...]:
         """Steps whose rollouts are kept, ascending."""
         bundles = list(self._bundles)  # a copy: the journal's thread may be adding one
-        return tuple(sorted({*self._singles, *chain.from_iterable(bundles)}))
+        return tuple(sorted({*self._singles, *(step for span in bundles for step in span.steps)}))
 
     def __contains__(self, step: int) -> bool:
-        return step in self._singles or any(step in steps for steps in list(self._bundles))
+        return step in self._singles or any(step in span.steps for span in list(self._bundles))
 
     def head(self, step: int) -> Head | None:
         """None if unknown; it may outlive the rollouts."""
@@ -100,8 +99,9 @@ class History:
 
     def add(self, completed: CompletedStep) -> None:
         head = Head.of(completed.applied)
-        if head.step < self._indexed:  # the index describes the step as it was before its file was lost
-            self._write_index(head.step)
+        for span in [span for span in self._segments if head.step in span.steps]:
+            self._store.delete(segment_key(span))  # it describes the step as it was before its file was lost
+            self._segments.discard(span)
         self._store.commit(step_key(head.step), encode_step(completed))
         self._singles.add(head.step)
         self._heads[head.step] = head
@@ -117,21 +117,17 @@ class History:
 
     def index_before(self, before: int) -> None:
         """Index the steps before `before`, and bundle one block of them."""
-        firsts = range(0, before - self._block + 1, self._block)
-        blocks = (sorted(self._singles.intersection(range(first, first + self._block))) for first in firsts)
-        settled = next(filter(None, blocks), [])
-        if before - self._indexed >= _INDEX_EVERY or (settled and settled[-1] >= self._indexed):
-            self._write_index(before)
-        self._bundle(settled)
-
-    def _write_index(self, before: int) -> None:
-        """Replace the index by one of the steps before `before`."""
-        old, self._indexed = self._indexed, before
-        if before:
-            heads = (self._heads[step] for step in sorted(self._heads))
-            self._store.commit(index_key(before), encode_index(before, heads, self._payloads))
-        if old:
-            self._store.delete(index_key(old))
+        for span in index_spans(before):
+            if not any(segment.covers(span) for segment in self._segments):
+                heads = (self._heads[step] for step in span.steps if step in self._heads)
+                self._store.commit(segment_key(span), encode_segment(span, heads, self._payloads))
+                self._segments.add(span)
+        self._delete_covered_segments()
+        for first in range(0, before - self._block + 1, self._block):
+            singles = sorted(self._singles.intersection(range(first, first + self._block)))
+            if singles:
+                self._bundle(singles)
+                return
 
     def _bundle(self, steps: Iterable[int]) -> None:
         """Bundle consecutive steps together, up to the largest size of a bundle."""
@@ -148,10 +144,10 @@ class History:
             self._commit_bundle(part)
 
     def _commit_bundle(self, part: Mapping[int, bytes]) -> None:
-        steps = range(min(part), max(part) + 1)
-        self._store.commit(bundle_key(steps), encode_bundle(part))
-        self._bundles[steps] = bundle_key(steps)
-        for step in steps:
+        span = Span(min(part), max(part))
+        self._store.commit(bundle_key(span), encode_bundle(part))
+        self._bundles[span] = bundle_key(span)
+        for step in span.steps:
             self._singles.discard(step)
             self._store.delete(step_key(step))
 
@@ -165,33 +161,37 @@ class History:
             return None
         return data
 
-    def _open_index(self) -> None:
-        """Read the longest sound index. Another is left where a driver died before it deleted it."""
-        for key in sorted(self._store.list(INDEX), key=lambda key: indexed_before(key) or 0, reverse=True):
-            before = indexed_before(key)
-            if before is None:
-                self._quarantine(key, _STRANGER)
-            elif self._indexed:
-                self._store.delete(key)
-            else:
-                try:
-                    heads, evaluations = decode_index(before, self._store.read(key))
-                except CorruptData as error:
-                    self._quarantine(key, error)
-                else:
-                    self._heads.update(heads)
-                    self._payloads.update(evaluations)
-                    self._indexed = before
+    def _delete_covered_segments(self) -> None:
+        for span in list(self._segments):
+            if any(other != span and other.covers(span) for other in self._segments):
+                self._store.delete(segment_key(span))
+                self._segments.discard(span)
+
+    def _open_index(self, pool: ThreadPoolExecutor) -> None:
+        keys, strangers = parse_segments(self._store.list(INDEX))
+        for key in strangers:
+            self._quarantine(key, _STRANGER)
+        read = _read_all(
+            pool,
+            keys,
+            lambda span: decode_segment(span, self._store.read(keys[span])),
+            lambda span, error: self._quarantine(keys[span], error),
+        )
+        for span, (heads, evaluations) in read:
+            self._segments.add(span)
+            self._heads.update(heads)
+            self._payloads.update(evaluations)
+        self._delete_covered_segments()
 
     def _open_rollouts(self, pool: ThreadPoolExecutor) -> None:
         found = Catalogue.of(self._store.list(PREFIX))
         for key in found.strangers:
             self._quarantine(key, _STRANGER)
         self._singles, self._bundles = set(found.singles), dict(found.bundles)
-        for steps, key in found.bundles.items():
-            twice = self._singles.intersection(steps)
-            if twice or not all(step in self._heads for step in steps):
-                self._open_bundle(steps, key, twice)
+        for span, key in found.bundles.items():
+            twice = self._singles.intersection(span.steps)
+            if twice or not all(step in self._heads for step in span.steps):
+                self._open_bundle(span, key, twice)
         singles = sorted(step for step in self._singles if step not in self._heads)
         self._heads.update(
             _read_all(pool, singles, lambda s: read_head(self._store.read(step_key(s)), s), self._quarantine_rollouts)
@@ -205,12 +205,12 @@ class History:
             )
         )
 
-    def _open_bundle(self, steps: range, key: str, twice: Iterable[int]) -> None:
+    def _open_bundle(self, span: Span, key: str, twice: Iterable[int]) -> None:
         try:
-            heads = self._files.bundle(steps, key).heads
+            heads = self._files.bundle(span, key).heads
         except CorruptData as error:
             self._quarantine(key, error)
-            del self._bundles[steps]
+            del self._bundles[span]
             return
         self._heads = {**heads, **self._heads}
         for step in sorted(twice):  # the last driver died before it deleted them
@@ -223,8 +223,8 @@ class History:
             self._singles.discard(step)
             self._quarantine(step_key(step), reason)
             return
-        for steps in [steps for steps in self._bundles if step in steps]:
-            self._quarantine(self._bundles.pop(steps), reason)
+        for span in [span for span in self._bundles if step in span.steps]:
+            self._quarantine(self._bundles.pop(span), reason)
 
     def _quarantine(self, key: str, reason: CorruptData | str) -> None:
         cause = reason.__cause__ if isinstance(reason, CorruptData) else None  # the cause does not repeat the key
@@ -265,10 +265,14 @@ def _read_all(
 ) -> Iterator[tuple[K, T]]:
     """Each sound item with what `read` returns for it; `damaged` is called for the others."""
     futures = [(item, pool.submit(read, item)) for item in items]
-    for item, future in futures:
-        try:
-            found = future.result()
-        except CorruptData as error:
-            damaged(item, error)
-        else:
-            yield item, found
+    try:
+        for item, future in futures:
+            try:
+                found = future.result()
+            except CorruptData as error:
+                damaged(item, error)
+            else:
+                yield item, found
+    finally:
+        for _, future in futures:  # after an outage each would wait for the storage's whole patience
+            future.cancel()

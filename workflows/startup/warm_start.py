@@ -94,7 +94,7 @@ def _statements(module: ModuleType) -> str:
             node.body = [  # type: ignore[attr-defined]
                 each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
             ]
-    return ast.dump(tree)
+    return ast.unparse(tree)
 
 
 class _Inbox:

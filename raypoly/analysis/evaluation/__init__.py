@@ -5,6 +5,6 @@
 `workflows/model_evaluation.py` drives it.
 """
 
-from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig, evaluation_config
+from raypoly.analysis.evaluation.evaluation_config import evaluation_config
 
-__all__ = ["ModelEvaluationConfig", "evaluation_config"]
+__all__ = ["evaluation_config"]

@@ -39,6 +39,7 @@ def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None, pilot: Path | No
     `gpu_to_plan`). Raises `UsageError` where the GPU is unknown, or the results.json `pilot` can't be used."""
     said: list[str] = []
     gpu = gpu_to_plan(gpu, [run.checked_config for run in runs], said.append)
+    yield from dict.fromkeys(said)
     device = choose_device(gpu, this_machine(runs[0].place).memory)
     measured = [] if pilot is None else ResultsFile.read(pilot, "--pilot").runs
     arms: dict[str, list[PlannedRun]] = {}
@@ -46,12 +47,13 @@ def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None, pilot: Path | No
         if run.arm_config.is_training:
             arms.setdefault(run.arm, []).append(run)
     costs = {arm: _run_costs(of_arm[0], device, measured) for arm, of_arm in arms.items()}
-    said += [note for of_arm in arms.values() for note in planned_problems(of_arm[0].checked_config)[1]]
-    yield from dict.fromkeys(said)
+    notes = [note for of_arm in arms.values() for note in planned_problems(of_arm[0].checked_config)[1]]
+    yield from (note for note in dict.fromkeys(notes) if note not in said)
     rows = [(arm, str(len(arms[arm])), f"{arms[arm][0].steps:,}", *_cells(cost)) for arm, cost in costs.items()]
     every = [cost for arm, cost in costs.items() for _ in arms[arm]]
-    rows.append(("in all", str(len(every)), "", *_cells([_sum(each) for each in zip(*every, strict=True)])))
-    yield "\n".join(ReportTable(("arm", "runs", "steps", "hours a run", "judge, a run"), rows).columns(23, 14))
+    if every:
+        rows.append(("in all", str(len(every)), "", *_cells([_sum(each) for each in zip(*every, strict=True)])))
+        yield "\n".join(ReportTable(("arm", "runs", "steps", "hours a run", "judge, a run"), rows).columns(23, 14))
     if len(every) < len(runs):
         yield "Runs of other commands are not counted."
     if pilot is None:
@@ -70,9 +72,10 @@ def _run_costs(run: PlannedRun, device: Device, pilot: Sequence[RunResult]) -> t
     config = run.checked_config
     own = [other for other in pilot if other.arm == run.arm] or pilot
     steps = [each.step_seconds for each in own if each.step_seconds is not None]
+    measured = own if config.train.steps else [each for each in own if each.before or each.after]
     hours = None
-    if own and (steps or not config.train.steps):
-        seconds = fmean(each.evaluation_seconds for each in own)
+    if measured and (steps or not config.train.steps):
+        seconds = fmean(each.evaluation_seconds for each in measured)
         seconds += config.train.steps * fmean(steps) if steps else 0.0
         hours = max(1, layout_of(config, device).gpus) * seconds / 3600
     usd = forecast_judge(config).usd

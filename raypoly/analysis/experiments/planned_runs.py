@@ -264,8 +264,11 @@ def take_results(
     and this folder has not, gets its result. Raises `UsageError` where a file can't be read."""
     found: dict[tuple[str | None, tuple[str, ...]], RunResult] = {}
     read = [ResultsFile.read(file, "--also") for file in files]
-    for each in read:
+    for file, each in zip(files, read, strict=True):
         for result in each.runs:
+            if result.overrides is None:
+                what = f"its run {result.arm}-s{result.seed} has no overrides: take the file as the experiment left it"
+                raise UsageError(f"--also {file}: {what}.")
             if result.finished:
                 found.setdefault((each.config, result.overrides), result)
     planned = {(run.base, run.keys) for run in runs}

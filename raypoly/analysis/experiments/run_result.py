@@ -224,8 +224,8 @@ class RunResult:
     found: CommandResult | None = None
     """What a command found that is no training."""
     costs: ScaffoldCosts | None = None
-    overrides: tuple[str, ...] = ()
-    """Keys of a `PlannedRun`."""
+    overrides: tuple[str, ...] | None = None
+    """Keys of its `PlannedRun` in a results.json; None elsewhere."""
 
     @property
     def first_weights(self) -> str | None:
@@ -271,7 +271,7 @@ class ResultsFile:
             raise UsageError(f"{option} {file} {why}.") from None
         except ValueError as error:
             first = error.errors()[0] if isinstance(error, ValidationError) else None
-            said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+            said = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}" if first else str(error)
             raise UsageError(f"{option} {file} is not the results.json of an experiment: {said}.") from None
         for (arm, seed, steps), count in Counter((run.arm, run.seed, run.steps) for run in found.runs).items():
             if count > 1:

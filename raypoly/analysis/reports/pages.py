@@ -94,7 +94,7 @@ def check_output(path: Path, option: str) -> None:
     """Raise `UsageError`, naming the command's `option`, where the file can't be written."""
     if path.is_dir():
         raise UsageError(f"{option} {path} can't be written: it is a folder; name a file in it.")
-    place = path if _is_device(path) else path.resolve().parent
+    place = path if is_device(path) else path.resolve().parent
     if not os.access(place, os.W_OK):
         why = f"{place} is not yours to write" if place.exists() else f"there is no folder {place}"
         raise UsageError(f"{option} {path} can't be written: {why}; name a file in a folder of yours.")
@@ -103,7 +103,7 @@ def check_output(path: Path, option: str) -> None:
 def write_output(path: Path, data: bytes) -> None:
     """Raises `StorageError`; a full disk leaves the file before."""
     try:
-        if _is_device(path):
+        if is_device(path):
             path.write_bytes(data)
         else:
             _replace(path.resolve(), data)
@@ -123,6 +123,6 @@ def _replace(path: Path, data: bytes) -> None:
         raise
 
 
-def _is_device(path: Path) -> bool:
-    # such as /dev/stdout, which must not be replaced by a file
-    return path.exists() and not path.is_file()
+def is_device(path: Path) -> bool:
+    """Whether it is one such as /dev/stdout, which must not be replaced by a file."""
+    return path.exists() and not path.is_file() and not path.is_dir()

@@ -1,4 +1,5 @@
-"""Chooses problems: drops duplicates and prompts that are too long, keeps those in the band, assigns splits."""
+"""Chooses problems: drops duplicates, makes prompts by templates and drops or cuts those that are too long, keeps those
+in the band, assigns splits."""
 
 from __future__ import annotations
 

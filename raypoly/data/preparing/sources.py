@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from raypoly.core.caches import file_sha256
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import PACKAGED_PROBLEMS
 from raypoly.core.seeds import derive
@@ -94,8 +95,7 @@ def digests_here(sources: Mapping[str, SourceConfig]) -> dict[str, str]:
 
 def _digest(name: str, path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_sha256(path)
     except OSError as error:
         raise UsageError(f"The file of {name}, {path}, can't be read: {error.strerror or error}.") from error
 

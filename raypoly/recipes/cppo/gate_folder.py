@@ -18,6 +18,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from raypoly.core.caches import file_sha256
 from raypoly.core.errors import UsageError
 from raypoly.data.formats.row_fields import error_reason
 
@@ -106,5 +107,4 @@ def weights_hash(folder: Path) -> str:
 
 @cache  # a gate has gigabytes, and a start reads it three times; another stamp is another file
 def _file_hash(file: Path, stamp: tuple[int, int]) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    return file_sha256(file)

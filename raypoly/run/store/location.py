@@ -35,7 +35,7 @@ class Location:
     scheme: str
     """`file` for a folder of this machine."""
     place: str
-    """Bucket, container or host; empty for a folder."""
+    """Bucket or container; empty for a folder."""
     path: str
     """An absolute path, or the prefix within the bucket, without a slash at either end."""
     options: tuple[tuple[str, str], ...] = ()

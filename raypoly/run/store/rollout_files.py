@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from raypoly.core.errors import CorruptData, StorageError
 from raypoly.core.values import ATTEMPT, UNKNOWN, Float64, Group, Labels
-from raypoly.run.store.catalogue import PREFIX, Catalogue, evaluation_key, step_key
+from raypoly.run.store.catalogue import PREFIX, Catalogue, Span, evaluation_key, step_key
 from raypoly.run.store.rollout_columns import (
     attempts_alone,
     cross_of,
@@ -172,14 +172,14 @@ class StepsFile:
     file: pq.ParquetFile
 
     @classmethod
-    def parse(cls, data: bytes, steps: range, what: str) -> StepsFile:
+    def parse(cls, data: bytes, span: Span, what: str) -> StepsFile:
         """Only the footer is decoded.
 
         Raises `CorruptData` if it differs from what was written or holds other steps; `OtherSchema`.
         """
         file, metadata = open_checked(data, what)
         heads = [Head(**entry) for entry in json.loads(metadata.get("steps", "[]"))]
-        if [head.step for head in heads] != list(steps):
+        if [head.step for head in heads] != list(span.steps):
             raise CorruptData("it holds other steps than its name says")
         return cls({head.step: head for head in heads}, file)
 
@@ -190,12 +190,12 @@ class StepsFile:
 
 def read_head(data: bytes, step: int) -> Head:
     """The head in a step's own file. Raises like `StepsFile.parse`."""
-    return StepsFile.parse(data, range(step, step + 1), step_key(step)).heads[step]
+    return StepsFile.parse(data, Span(step, step), step_key(step)).heads[step]
 
 
 def encode_bundle(files: Mapping[int, bytes]) -> bytes:
     """A bundle's bytes from the valid rollout files of consecutive steps."""
-    parsed = {step: StepsFile.parse(data, range(step, step + 1), step_key(step)) for step, data in files.items()}
+    parsed = {step: StepsFile.parse(data, Span(step, step), step_key(step)) for step, data in files.items()}
     schema = pa.unify_schemas([each.file.schema_arrow.remove_metadata() for each in parsed.values()])
     tables = (_padded(each.table(step), schema).cast(schema) for step, each in parsed.items())
     return encode_tables(schema, tables, _steps_metadata([each.heads[step] for step, each in parsed.items()]))
@@ -256,25 +256,25 @@ class RolloutFiles:
         found = self._find(step)
         return decode_step(found.table(step), found.heads[step])
 
-    def bundle(self, steps: range, key: str) -> StepsFile:
+    def bundle(self, span: Span, key: str) -> StepsFile:
         if self._last is None or self._last[0] != key:
-            self._last = key, self._parsed(steps, key)
+            self._last = key, self._parsed(span, key)
         return self._last[1]
 
     def _find(self, step: int) -> StepsFile:
         if self._store.exists(step_key(step)):
             try:
-                return self._parsed(range(step, step + 1), step_key(step))
+                return self._parsed(Span(step, step), step_key(step))
             except StorageError:
                 if self._store.exists(step_key(step)):  # else a live driver has just bundled it
                     raise
-        for steps, key in Catalogue.of(self._store.list(f"{PREFIX}steps-")).bundles.items():
-            if step in steps:
-                return self.bundle(steps, key)
+        for span, key in Catalogue.of(self._store.list(f"{PREFIX}steps-")).bundles.items():
+            if step in span.steps:
+                return self.bundle(span, key)
         raise StorageError(f"{self._store.uri} has no rollouts of step {step}.")
 
-    def _parsed(self, steps: range, key: str) -> StepsFile:
+    def _parsed(self, span: Span, key: str) -> StepsFile:
         try:
-            return StepsFile.parse(self._store.read(key), steps, self._store.place(key))
+            return StepsFile.parse(self._store.read(key), span, self._store.place(key))
         except CorruptData as error:
             raise CorruptData(f"{self._store.place(key)} is damaged: {error}.") from error

@@ -100,6 +100,7 @@ def test_an_unknown_key_names_its_file_and_a_renamed_one_is_told_its_new_name(tm
         ("train.steps=yes", "train.steps=True (on the command line) should be a whole number, at least 0."),
         ("train.lr=0", "train.lr=0 (on the command line) should be a number, above 0."),
         ("judge.when=never", "judge.when=never (on the command line) should be `needed` or `sampled` or `always`."),
+        ("train.stop=3", "train.stop=3 (on the command line) must be a section of keys, not a value."),
         ("train=3", "train (on the command line) is a section of keys: name one of them, such as train.seed."),
         ("train.steps", "'train.steps' is not an override: write section.key=value, such as train.steps=20."),
     ],

@@ -2,7 +2,7 @@
 
     RAYPOLY_BIG_FILE=5 python -m pytest -s tests/raypoly/data/test_big_files.py
 
-`RAYPOLY_BIG_FILE` is the file's size in GiB. Where it is not set, the file has 96 MiB, and the caches, which hold that
+`RAYPOLY_BIG_FILE` is the file's size in GiB. Where it is not set, the file has 128 MiB, and the caches, which hold that
 much, are made as small as it is: then memory may grow by a third of the file at most.
 """
 

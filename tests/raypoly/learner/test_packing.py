@@ -186,6 +186,13 @@ def test_ranks_get_about_as_many_tokens_of_each_round() -> None:
     assert max(tokens) < 1.05 * min(tokens)
 
 
+def test_ranks_share_padded_rounds_evenly() -> None:
+    found = dealt(some_rows(3, *[5] * 8), 3, budget=150, pieces=11, padded=True)
+    for parts in [*zip(*found, strict=True)][:-1]:
+        assert max(size(part, padded=True) for part in parts) <= 150
+        assert min(size(part, padded=True) for part in parts) > 50
+
+
 def test_deals_depend_on_the_order_of_rows_alone() -> None:
     rows = groups(2, 10)
     shapes = {

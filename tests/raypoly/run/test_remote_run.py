@@ -86,6 +86,8 @@ def test_missing_bucket_is_refused_before_anything_starts(uri: str, server: S3Se
         resolve_run(config(nowhere, tmp_path))
     with pytest.raises(UsageError, match="the bucket does not exist"):
         Run(nowhere)
+    with pytest.raises(UsageError, match="is not a run folder"):
+        Run(uri)
 
 
 def test_run_is_read_and_reported_from_remote_storage(uri: str) -> None:

@@ -205,9 +205,9 @@ def test_the_program_is_chosen_by_what_the_tests_call(problem: Problem, response
         ">", "\r", "```python\nclass A{}:\n```\n", "```python\nimport a{}\nb{}()\n```\n",
     ],
 )  # fmt: skip
-def test_a_long_response_made_to_be_slow_is_read_to_its_end(part: str) -> None:
-    """A quarter of a megabyte. Quadratic time would be minutes to hours."""
-    text = "".join(part.replace("{}", str(number)) for number in range((1 << 18) // len(part)))
+def test_a_megabyte_made_to_be_slow_is_read_to_its_end(part: str) -> None:
+    """Quadratic time would be hours."""
+    text = "".join(part.replace("{}", str(number)) for number in range((1 << 20) // len(part)))
     last = f"\n</think>\n```python\n{CLASS}```"
     assert extract_code(SOLUTION, text + last) == CLASS
     extract_code(SOLUTION, text)

@@ -79,7 +79,7 @@ def test_sound_run_is_called_sound_and_nothing_of_it_is_touched(run: Path) -> No
         "summary.json",
         "judge.json",
         "metrics.jsonl",
-        f"index/before-{LAST:06d}.parquet",
+        "index/steps-000000-000099.parquet",
         "rollouts/steps-000000-000099.parquet",
         "rollouts/step-000103.parquet",
         f"rollouts/evaluation-validation-step-{LAST:06d}.parquet",

@@ -5,8 +5,8 @@
     check_promises(store, lease, promises)               # of a run that was stopped
     check_end(store, lease)                              # as an undisturbed one
 
-Two steps of two groups, a checkpoint after each (the first one is dropped for the second), an evaluation, a summary,
-and the steps indexed and bundled one after the other in the end.
+Two steps of two groups, a checkpoint after each (the first one is dropped for the second), index, an evaluation, a
+summary, and the rollouts bundled in the end.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ async def drive(store: Store, lease: Lease, promise: Promise) -> None:
         promise("evaluated")
     store.put_mutable("summary.json", SUMMARY)
     await journal.close()
-    for before in (1, STEPS):  # the second index replaces the first
-        History(store, block=1).index_before(before)
+    History(store, block=STEPS).index_before(STEPS)
 
 
 def check_promises(store: Store, lease: Lease, promises: Collection[str]) -> None:
@@ -100,9 +99,7 @@ def check_end(store: Store, lease: Lease) -> None:
     assert {name: newest.read(name) for name in newest.files} == files_of(STEPS)
     assert store.read("summary.json") == SUMMARY
     assert store.list("journal/") == ()
-    assert store.list("index/") == (f"index/before-{STEPS:06d}.parquet",)
-    assert len(store.list("rollouts/steps-")) == STEPS, "a bundle each"
-    assert len(store.list("rollouts/")) == STEPS + 1
+    assert len(store.list("rollouts/")) == 2, "one bundle and one evaluation"
     assert not store.damaged
 
 

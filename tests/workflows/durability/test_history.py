@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from raypoly.core.errors import CorruptData
 from raypoly.run.store import Lease, open_store
-from raypoly.run.store.catalogue import completed_steps
+from raypoly.run.store.catalogue import completed_steps, index_spans
 from raypoly.run.store.local_store import LocalStore
 from raypoly.run.store.rollout_files import RolloutFiles
 from tests.support.run_with_history import completed_step, results_of, row_of, same_step, table_of
@@ -46,11 +48,21 @@ def grow(store: LocalStore, lease: Lease, steps: int, every: int = 10, block: in
     return history
 
 
-def test_opening_reads_the_index_and_the_newest_steps_alone(store: CountingStore, lease: Lease) -> None:
+@given(st.integers(0, 30_000))
+def test_index_spans_follow_each_other_and_are_few(settled: int) -> None:
+    found = index_spans(settled)
+    covered = [step for span in found for step in (span.first, span.last + 1)]
+    assert covered[::2] == [0, *covered[1:-1:2]][: len(found)]
+    assert settled - (found[-1].last + 1 if found else 0) < 10
+    assert all(span.first % len(span) == 0 for span in found)
+    assert all(count <= 9 for size, count in Counter(map(len, found)).items() if size < 10_000)
+
+
+def test_opening_reads_segments_and_the_newest_steps_alone(store: CountingStore, lease: Lease) -> None:
     grow(store, lease, 127)
     store.reads.clear()
     history = History(store, 20)
-    assert store.reads["index"] == 1
+    assert store.reads["index"] == 3  # 0-99, 100-109, 110-119
     assert store.reads["rollouts"] == 7 + 1  # steps 120 to 126 and the evaluation at 120
     assert history.steps == completed_steps(store) == tuple(range(127))
     assert [history.head(step).applied.metrics for step in history.steps] == [row_of(step) for step in range(127)]  # type: ignore[union-attr]

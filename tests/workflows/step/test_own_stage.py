@@ -237,6 +237,7 @@ def test_a_stage_reads_its_own_keys_and_refuses_others() -> None:
     assert stages["tuned"].keys.unit == 3
     for key, said in (
         ("stages.tuned.unt=3", r"stages\.tuned\.unt=3 does not fit stage tuned: .*\(it takes: unit\)"),
+        ("stages.judge.unit=3", r"stages\.judge\.unit=3 does not fit stage judge"),
         ("stages.nobody.unit=3", r"stages\.nobody has keys of a stage that is not there"),
     ):
         with pytest.raises(UsageError, match=said):

@@ -104,7 +104,9 @@ def test_without_test_problems_there_is_no_power_and_no_traceback(tmp_path: Path
     untested += ["problems.chat_template=plain", "model.path=Qwen/Qwen3-4B-Base"]
     for given in (untested, ["problems.test=0"]):
         runs = plan_runs(experiment(tmp_path, TWO), tmp_path / "out", given)
-        assert planned_problems(runs[0].config)[0]["test"] == 0
+        counts, notes = planned_problems(runs[0].config)
+        assert (counts["test"], notes) == (0, [])
+        assert given != untested or counts == {"train": 0, "validation": 0, "test": 0}
         assert planned_power(runs).startswith("These runs have no test problems (problems.test)")
         with pytest.raises(UsageError, match="no test problems"):
             list(power_lines(runs, None))

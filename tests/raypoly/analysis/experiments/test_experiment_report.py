@@ -263,6 +263,7 @@ def test_what_is_no_run_of_the_experiment_is_not_taken(folder: Path, tmp_path: P
     [
         (None, "can't be read (No such file or directory): give an experiment's results.json"),
         ("{half", "is not the results.json of an experiment: Expecting property name"),
+        ("[]", "is not the results.json of an experiment: the file: Input should be"),
         ('{"runs": []}', "is not the results.json of an experiment: config: Field required"),
         (
             '{"config": null, "at_once": 1, "runs": [{"arm": "grpo"}]}',

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import signal
+import statistics
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from raypoly.analysis.experiments.planned_runs import PlannedRun
 from raypoly.analysis.experiments.run_queue import RunningTraining, RunQueue, is_held, last_log_line
 from raypoly.core.interrupt import Interrupted, interruptible
+from raypoly.core.text import duration
 from tests.raypoly.analysis.experiments.made_experiments import finish, outcomes, runs_of, scripted, that_finishes
 
 
@@ -49,7 +50,7 @@ def test_a_run_that_fails_or_waits_for_its_judge_is_told_and_the_others_go_on(
     )
     assert list(found.values()) == ["failed", "paused", "stopped", "finished"]
     assert said[0].startswith(f"grpo-s0: failed with exit code 1: No room for it ({runs[0].log})")
-    assert "3 of 4 left" in said[0]
+    assert said[0].endswith("; 3 of 4 left"), "nothing is known of runs of as many steps"
     assert said[1].startswith("poly_epo-s0: is paused: The judge stayed away  ")
     assert said[2].startswith("grpo-s1: was stopped before its end  ")
 
@@ -161,5 +162,7 @@ def test_the_last_words_of_this_start_are_told_and_not_where_the_traceback_is(tm
 def test_what_is_left_is_estimated_by_finished_runs_of_as_many_steps(runs: list[PlannedRun], tmp_path: Path) -> None:
     for run in runs[:2]:
         finish(run)
-    _, said = outcomes([*runs[:2], *(that_finishes(run, tmp_path) for run in runs[2:])])
-    assert re.search(r"; 1 of 4 left, some \d+ s$", said[0])
+    mean = statistics.mean(run.result.seconds for run in runs[:2])
+    queue = [*runs[:2], *(that_finishes(run, tmp_path) for run in runs[2:])]
+    _, said = outcomes(queue)
+    assert said[0].endswith(f"; 1 of 4 left, some {duration(mean)}"), "the run that ended is one of as many steps"

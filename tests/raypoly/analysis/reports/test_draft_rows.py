@@ -15,7 +15,7 @@ from raypoly.analysis.reports.rollout_browser import RolloutSample, draft_facts,
 from raypoly.analysis.reports.run_page import show_results, write_report
 from raypoly.analysis.reports.run_table import role_table
 from raypoly.run.sinks import flatten
-from raypoly.run.store.catalogue import bundle_key, step_key
+from raypoly.run.store.catalogue import Span, bundle_key, step_key
 from raypoly.run.store.rollout_files import encode_bundle
 from tests.support.drafted_run import TOKENS, write_drafted_run
 from tests.support.finished_run import write_finished_run
@@ -107,7 +107,7 @@ def test_a_bundle_of_steps_with_and_without_drafts_is_read_alike(run: Run, tmp_p
     alone = [*training(sample_rollouts(plain, 1000), 0), *training(sample_rollouts(run, 1000), 1)]
     for step in files:
         (plain.directory / step_key(step)).unlink()
-    plain.store.commit(bundle_key(range(2)), encode_bundle(files))
+    plain.store.commit(bundle_key(Span(0, 1)), encode_bundle(files))
     bundled = sample_rollouts(Run(plain.uri), 1000)
     assert [*training(bundled, 0), *training(bundled, 1)] == alone
 

@@ -21,7 +21,10 @@ from tests.support.small_problems import calls, check
 
 KINDS = {
     "calls": calls(([1, 2], 3), ([5, 5], 10)),
-    "check": check("def check(candidate):\n    for a in range(3):\n        assert candidate(a, 2) == a + 2"),
+    "cases of a check": check("def check(candidate):\n    assert candidate(1, 2) == 3"),
+    "a check of its own": check(
+        "def check(candidate):\n    for a in range(3):\n        assert candidate(a, 2) == a + 2"
+    ),
     "script": Problem(
         "p", "", "", TestSuite("stdin", json.dumps([{"input": "1 2", "output": "3"}, {"input": "5 5", "output": "10"}]))
     ),
