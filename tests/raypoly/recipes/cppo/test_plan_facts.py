@@ -78,6 +78,10 @@ def test_a_plan_is_taken_with_all_of_its_branches_where_there_is_room(run: Run) 
     for most, taken in ((6, 6), (8, 8), (4, 4)):  # of step 0: a group of two plans and four attempts, then two plans
         rows = [row for row in sample_rollouts(run, 2 * most).rows if (row["source"], row["step"]) == ("training", 0)]
         assert [row["role"] for row in rows] == [*["plan"] * 2, *["solve"] * 4, *["plan"] * 2][:taken]
+        for plan in (row for row in rows if row["role"] == "plan" and most > 4):
+            own = [row for row in rows if row["role"] == "solve" and row["slot"] == plan["slot"]]
+            branches = [row for row in own if row["parent"] == plan["place"]]
+            assert len(branches) == (2 if plan["solved"] else 0)
 
 
 def test_a_scaffold_that_is_gone_hides_methods_and_not_the_page(
