@@ -84,7 +84,7 @@ class Generator:
         return await self._of_tokenizer(START, ModelTokenizer.files)
 
     async def encode(self, texts: Sequence[str]) -> list[Int32]:
-        """Each text's tokens, int32 [P], without special tokens. Waits for running samples."""
+        """Tokens of prompts, int32 [P], with a BOS where the tokenizer adds one. Waits for running samples."""
         return await self._of_tokenizer("generate", ModelTokenizer.encode, list(texts))
 
     async def encode_responses(self, texts: Sequence[str]) -> list[Int32]:

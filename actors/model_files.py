@@ -20,6 +20,7 @@ import ray
 from raypoly.core.caches import FolderCache, cache_root
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Int32
+from raypoly.data.templates import encode_prompts, encode_texts
 from raypoly.rollouts.engines import end_tokens
 
 SENT_BYTES = 1 << 30
@@ -99,12 +100,12 @@ class ModelTokenizer:
         self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
 
     def encode(self, texts: Sequence[str]) -> list[Int32]:
-        """Tokens of each text, int32 [P], without special tokens."""
-        return [np.array(ids, np.int32) for ids in self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
+        """Tokens of prompts, int32 [P], with what the tokenizer adds in front (`encode_prompts`)."""
+        return [np.array(ids, np.int32) for ids in encode_prompts(self._tokenizer, texts)]
 
     def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
         """Tokens of whole responses, int32 [T], with the token of the end of a sequence."""
-        return [np.append(tokens, np.int32(self._end)) for tokens in self.encode(texts)]
+        return [np.array([*ids, self._end], np.int32) for ids in encode_texts(self._tokenizer, texts)]
 
     def decode(self, tokens: Int32) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))

@@ -23,6 +23,7 @@ from raypoly.data.formats.row_fields import one_line
 from raypoly.data.problem_set import ProblemSet
 from raypoly.data.prompt_parts import STATEMENT, PromptParts, split_prompt
 from raypoly.data.puzzles import puzzle_of
+from raypoly.data.templates import encode_prompts
 
 MARK = "\n[...]\n"
 _WORD = re.compile(r"\S+\s*")
@@ -178,7 +179,7 @@ def _require_room(problem_set: ProblemSet, config: Config, tokenizer: Any) -> No
     counts: list[int] = []
     for start in range(0, len(asked) if tokenizer is not None else 0, _BATCH):
         texts = [problem.prompt for problem in asked[start : start + _BATCH]]
-        counts += [len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]
+        counts += [len(ids) for ids in encode_prompts(tokenizer, texts)]
     limit, longest = config.generator.max_prompt_tokens, max(counts, default=0)
     if longest > limit:
         raise UsageError(

@@ -38,7 +38,7 @@ from raypoly.core.gguf_models import GgufModel
 from raypoly.core.settings import load_of
 from raypoly.data.preparing.candidates import Candidate
 from raypoly.data.preparing.prepare_config import SamplingConfig, SourceConfig
-from raypoly.data.templates import load_template, load_tokenizer, prompt_maker
+from raypoly.data.templates import encode_prompts, load_template, load_tokenizer, prompt_maker
 from raypoly.run.run_identity import is_model_config
 
 _NONE = "none"  # the template of prompts that problems have
@@ -196,8 +196,7 @@ def with_room(config: ModelEvaluationConfig, asked: Sequence[Candidate]) -> Mode
     """
     name = str(config.model.path)
     tokenizer = load_tokenizer(name, "model.path")
-    prompts = [it.problem.prompt for it in asked]
-    counts = [len(ids) for ids in tokenizer(prompts, add_special_tokens=False, verbose=False)["input_ids"]]
+    counts = [len(ids) for ids in encode_prompts(tokenizer, [it.problem.prompt for it in asked])]
     longest = max(counts)
     generator = config.generator
     given = generator.max_prompt_tokens if "max_prompt_tokens" in generator.model_fields_set else longest

@@ -19,7 +19,7 @@ from raypoly.data.preparing.candidates import Candidate, PromptMaker
 from raypoly.data.preparing.decision_log import Decision
 from raypoly.data.preparing.prepare_config import BandConfig, PrepareConfig, PromptsConfig, SourceConfig, SplitConfig
 from raypoly.data.similar import DuplicatePair, find_duplicates, find_overlaps
-from raypoly.data.templates import load_template, load_tokenizer, prompt_maker
+from raypoly.data.templates import encode_prompts, load_template, load_tokenizer, prompt_maker
 
 
 def decide_duplicates(candidates: Sequence[Candidate], evaluation: Iterable[Candidate]) -> list[Decision]:
@@ -124,12 +124,8 @@ def encoder(name: str) -> Encode:
     """`name`: a tokenizer's folder or hub id. Raises `UsageError`."""
     tokenizer = load_tokenizer(name, "prompts.tokenizer")
 
-    def encoded(texts: list[str]) -> list[list[int]]:
-        found: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-        return found
-
     async def encode(texts: Sequence[str]) -> list[list[int]]:
-        return await asyncio.to_thread(encoded, list(texts))
+        return await asyncio.to_thread(encode_prompts, tokenizer, texts)
 
     return encode
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ OWN = ("base", "chat", "statement", "message")
 _FOR_PROGRAMS = ("base", "chat")  # those that ask for a program
 _ROLE = re.compile(r"^<<(system|user|assistant)>>[ \t]*\n", re.MULTILINE)
 _BLANK = re.compile(r"\n(?:[ \t]*\n)+")
+_SAMPLE = "raypoly"
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,43 @@ def tokenizer_renderer(tokenizer: Any) -> Render:
         return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
     return render
+
+
+def encode_texts(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids of texts alone, without anything that the tokenizer would add."""
+    return list(tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def encode_prompts(tokenizer: Any, prompts: Sequence[str]) -> list[list[int]]:
+    """Token ids of prompts, after what the tokenizer adds in front of a text (a BOS), once.
+
+    What its chat template rendered is left as it is: the template decides what is in front. An empty prompt stays one.
+    """
+    found, front, heads = encode_texts(tokenizer, prompts), _front(tokenizer), _chat_heads(tokenizer)
+    if not front:
+        return found
+    return [
+        ids if not ids or ids[: len(front)] == front or prompt.startswith(heads) else front + ids
+        for prompt, ids in zip(prompts, found, strict=True)
+    ]
+
+
+def _front(tokenizer: Any) -> list[int]:
+    (alone,) = encode_texts(tokenizer, [_SAMPLE])
+    whole: list[int] = tokenizer(_SAMPLE, verbose=False)["input_ids"]
+    starts = (at for at in range(len(whole) - len(alone) + 1) if whole[at : at + len(alone)] == alone)
+    return whole[: next(starts, 0)]
+
+
+def _chat_heads(tokenizer: Any) -> tuple[str, ...]:
+    """What the chat template writes before the text of a first message."""
+    if not tokenizer.chat_template:
+        return ()
+    user, heads = {"role": "user", "content": _SAMPLE}, set()
+    for messages in ([user], [{"role": "system", "content": _SAMPLE}, user]):
+        with suppress(Exception):  # templates refuse what they like, such as a system's message
+            heads.add(tokenizer_renderer(tokenizer)(messages).partition(_SAMPLE)[0])
+    return tuple(heads - {""})
 
 
 def prompt_maker(

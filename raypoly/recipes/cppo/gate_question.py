@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Float64, Problem
-from raypoly.data.templates import PLAIN, PromptTemplate, Render, chat_renderer, read_template, tokenizer_renderer
+from raypoly.data.templates import (
+    PLAIN,
+    PromptTemplate,
+    Render,
+    chat_renderer,
+    encode_prompts,
+    encode_texts,
+    read_template,
+    tokenizer_renderer,
+)
 from raypoly.rollouts.scaffolds.prompt_writing import fill_prompt, shown
 
 WORDS = ("pass", "fail")
@@ -79,18 +88,15 @@ class GateQuestion:
 
     @property
     def first_tokens(self) -> tuple[int, int]:
-        accept, refuse = (self._encoded(word)[0] for word in self.words)
+        # apart from the prompt, as training encodes prompts and responses: together they may merge into one token
+        accept, refuse = (ids[0] for ids in encode_texts(self.tokenizer, self.words))
         return accept, refuse
 
     def prompt(self, problem: Problem, plan: str) -> str:
         return _fill(problem, plan, self.words, self.template, self.render)
 
     def tokens(self, problem: Problem, plan: str) -> list[int]:
-        return self._encoded(self.prompt(problem, plan))
-
-    def _encoded(self, text: str) -> list[int]:
-        # apart from the prompt, as training encodes prompts and responses: together they may merge into one token
-        found: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        (found,) = encode_prompts(self.tokenizer, [self.prompt(problem, plan)])
         return found
 
 
