@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,7 @@ import numpy as np
 
 from actors.scorer_pool import ScorerPool
 from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig
-from raypoly.core.endpoint_config import EndpointConfig, refuse_login
+from raypoly.core.endpoint_config import EndpointConfig, check_address
 from raypoly.core.errors import Away, JudgeRefused, PausedTooLong, UsageError
 from raypoly.core.text import duration
 from raypoly.core.values import FinishReason, Group, Rollout, Verdict
@@ -45,7 +44,7 @@ _WORDS = EndpointWords(
     "The endpoint's model",
     "endpoint.timeout",
     "--endpoint and --name",
-    "prompts.template, generator.max_tokens and endpoint.extra",
+    "prompts.template, generator.temperature, generator.max_tokens and endpoint.extra",
 )
 _REFUSED = -1  # weight version of a refused response; its text is the reason
 _SEEDS = 1 << 31  # servers take seeds below this
@@ -139,11 +138,12 @@ class ModelEndpoint:
         """`plain`: prompts are texts, not messages. Raises `UsageError` for a bad address or key."""
         self._config, self._plain = config, plain
         judge, url = config.judge_of_a_run, config.endpoint.url or ""
-        refuse_login("--endpoint", url, "endpoint.api_key_env")
-        if not re.match(r"https?://[^/\s]", url):
-            raise UsageError(f"--endpoint {url} is no http(s) address.")
+        check_address("--endpoint", url, "endpoint.api_key_env", judge.api_key_env is not None)
         key = read_first_key(judge, "endpoint.api_key_env")
-        endpoint = Endpoint(url, judge.model, key, judge, words=_WORDS)
+        # Without a seed responses are drawn all the same. At another temperature they would be another measurement,
+        # but 1 is what a server takes where none is said.
+        optional = {"seed"} | ({"temperature"} if judge.temperature == 1 else set())
+        endpoint = Endpoint(url, judge.model, key, judge, words=_WORDS, optional=optional)
         self._name, self._seeded = endpoint.name, "seed" not in config.endpoint.extra
         first = "def f(x):" if plain else json.dumps(PROBE)
         self._probe = self._call(first, 0, PROBE_TOKENS)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+from dataclasses import dataclass
+from importlib.util import find_spec
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
 
 from pydantic import Field
 
 from raypoly.core.config import JudgeConfig, Section, resumable
 from raypoly.core.errors import MissingKey, UsageError
+
+_PRIVATE_NAMES = (".internal", ".lan", ".local", ".home.arpa")
 
 
 class EndpointConfig(Section):
@@ -56,14 +65,90 @@ class EndpointConfig(Section):
         )
 
 
-def refuse_login(option: str, url: str | None, key: str) -> None:
-    """Raise `UsageError` where an address holds a name or a password. `option` and `key`: the options for the address
-    and for the variable that holds the key."""
-    if "@" in re.split(r"[/?#]", (url or "").partition("://")[2] or url or "", maxsplit=1)[0]:
+@dataclass(frozen=True)
+class Proxy:
+    """What the environment puts between this machine and a server."""
+
+    variable: str
+    address: str
+
+    def __str__(self) -> str:
+        scheme, _, place = self.address.partition("://")
+        return f"{self.variable}={scheme}://{place.rpartition('@')[2]}"
+
+
+def proxy_of(url: str) -> Proxy | None:
+    """The proxy on the way to an address; none for this machine's own (loopback), which no proxy elsewhere reaches."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if _is_loopback(host) or proxy_bypass(parts.netloc):
+        return None
+    names = (f"{parts.scheme}_proxy", "all_proxy")
+    for variable in (spelled for name in names for spelled in (name, name.upper())):
+        if place := os.environ.get(variable, "").strip():
+            return Proxy(variable, place if "://" in place else f"http://{place}")
+    return None
+
+
+def check_address(option: str, url: str | None, key: str, keyed: bool, socks: bool = True) -> None:
+    """Raise `UsageError` for an address that holds a name or a password, that can't be asked, or to which a key would
+    go readable for anybody.
+
+    `option` and `key`: the options for the address and for the variable that holds the key. `keyed`: there is a key.
+    `socks`: the client can use such a proxy.
+    """
+    url = url or "null"
+    if "@" in re.split(r"[/?#]", url.partition("://")[2] or url, maxsplit=1)[0]:
         raise UsageError(
             f"{option} has a name or a password in its address, which messages would show: take it out, and name "
             f"the environment variable that holds the key by {key}."
         )
+    if not _is_web_address(url):
+        shown = url if url.isprintable() else repr(url)
+        raise UsageError(f"{option}={shown} is no http(s) address with a host, as http://127.0.0.1:8000/v1 is.")
+    parts = urlsplit(url)
+    if keyed and parts.scheme == "http" and not _is_private(parts.hostname or ""):
+        raise UsageError(
+            f"{option}={url} would get the key in clear text: give its https address, reach it by a tunnel (ssh -L) "
+            f"at 127.0.0.1, or drop {key}. Over http a key is sent within a private network alone."
+        )
+    proxy = proxy_of(url)
+    kind = "http" if proxy is None else proxy.address.partition("://")[0].lower()
+    able = socks and kind in ("socks5", "socks5h")
+    if not (kind in ("http", "https") or (able and find_spec("socksio"))):
+        way = "install socksio (pip install socksio)" if able else "use an http proxy"
+        raise UsageError(
+            f"{option}={url} can't be asked through the proxy {proxy}: {way}, unset the variable, or name the host in "
+            "NO_PROXY."
+        )
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, half an IPv6 address
+        return False
+    return named and parts.scheme in ("http", "https") and url.isprintable() and " " not in url
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return found.is_loopback or found.is_unspecified
+
+
+def _is_private(host: str) -> bool:
+    # A name that can't be looked up is private only if it is of a form that the internet does not have.
+    if host.endswith(_PRIVATE_NAMES) or _is_loopback(host):
+        return True
+    try:
+        found = [ip_address(str(entry[4][0])) for entry in socket.getaddrinfo(host, None)]
+    except (OSError, UnicodeError):
+        return "." not in host
+    return not any((getattr(address, "ipv4_mapped", None) or address).is_global for address in found)
 
 
 def checked_key(key: str, place: str) -> str:

@@ -137,7 +137,7 @@ def _schedule(config: Config) -> Iterator[str]:
 
 
 def _keys(config: Config) -> None:
-    judge_keys.refuse_logins(config.judge)
+    judge_keys.check_addresses(config.judge)
     if judge_keys.asks_openai(config.judge):
         judge_keys.read_first_key(config.judge)
         judge_keys.read_failover_key(config.judge)
@@ -147,8 +147,6 @@ def _keys(config: Config) -> None:
 
 
 def _judge(config: Config) -> Iterator[str]:
-    if config.judge.name == "http" and config.judge.url is None:
-        yield "judge.name=http needs judge.url, the address where the judge listens."
     if not config.scorer.evidence and asks_judge(config) and _reads_evidence(config.judge):
         yield (
             f"judge.name={config.judge.name} needs scorer.evidence: leave it on, ask no judge (objective.name=grpo "

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from raypoly.core.config import ProblemsConfig, Section
-from raypoly.core.endpoint_config import EndpointConfig, refuse_login
+from raypoly.core.endpoint_config import EndpointConfig, check_address
 from raypoly.core.errors import UsageError
 from raypoly.data.preparing.prepare_config import FolderConfig
 
@@ -67,8 +67,5 @@ class PlanMakingConfig(FolderConfig):
         for name, endpoint in (("teacher", self.plans.teacher), ("judge", self.plans.judge)):
             if not endpoint.name:
                 raise UsageError(f"plans.{name}.name is missing: name the model of the {name}'s server.")
-            refuse_login(f"plans.{name}.url", endpoint.url, f"plans.{name}.api_key_env")
-            if not (endpoint.url or "").startswith(("http://", "https://")):
-                raise UsageError(
-                    f"plans.{name}.url={endpoint.url or 'null'} is no http(s) address of the {name}'s server."
-                )
+            keyed = endpoint.api_key_env is not None
+            check_address(f"plans.{name}.url", endpoint.url, f"plans.{name}.api_key_env", keyed)

@@ -21,9 +21,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raypoly.core.config import JudgeConfig
-from raypoly.core.errors import JudgeRefused, JudgeUnavailable, UsageError
+from raypoly.core.endpoint_config import proxy_of
+from raypoly.core.errors import JudgeRefused, JudgeUnavailable
 from raypoly.core.values import Labels, Problem, Rollout, Verdict
-from raypoly.strategies.judge.judge_keys import read_key, refuse_logins
+from raypoly.strategies.judge.judge_keys import check_addresses, read_key
 
 _LARGEST_ANSWER = 1 << 20
 # Client errors that are temporary, or that an operator can fix while the run waits (an expired key).
@@ -39,11 +40,12 @@ class _Answer(BaseModel):
 
 class HttpJudge:
     def __init__(self, config: JudgeConfig) -> None:
-        refuse_logins(config)
-        if not config.url or not config.url.startswith(("http://", "https://")):
-            raise UsageError(f"judge.url={config.url!r} is no http(s) address; judge.name='http' needs one.")
-        self.url, self._timeout = config.url, config.timeout
-        self._key = read_key(config.api_key_env, "judge.api_key_env", config.url)
+        check_addresses(config)
+        self.url, self._timeout = config.url or "", config.timeout
+        self._proxy = proxy_of(self.url)
+        proxies = {} if self._proxy is None else {self.url.partition(":")[0].lower(): self._proxy.address}
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
+        self._key = read_key(config.api_key_env, "judge.api_key_env", self.url)
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
         """Raises `JudgeUnavailable` and `JudgeRefused`."""
@@ -77,7 +79,7 @@ class HttpJudge:
             headers["Authorization"] = f"Bearer {self._key}"
         request = urllib.request.Request(self.url, data=body, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as response:
+            with self._opener.open(request, timeout=self._timeout) as response:
                 answer: bytes = response.read(_LARGEST_ANSWER + 1)
         except urllib.error.HTTPError as error:
             error.close()
@@ -88,7 +90,8 @@ class HttpJudge:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, TimeoutError):
                 reason = f"no answer within judge.timeout={self._timeout:g} s"
-            raise JudgeUnavailable(f"The judge at {self.url} can't be reached: {reason}.") from None
+            way = "" if self._proxy is None else f" through the proxy {self._proxy}"
+            raise JudgeUnavailable(f"The judge at {self.url} can't be reached{way}: {reason}.") from None
         if len(answer) > _LARGEST_ANSWER:
             raise JudgeRefused(f"The judge at {self.url} answered with more than {_LARGEST_ANSWER} bytes.")
         return answer

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from raypoly.core.config import JudgeConfig
-from raypoly.core.endpoint_config import checked_key, refuse_login
+from raypoly.core.endpoint_config import check_address, checked_key
 from raypoly.core.errors import MissingKey, UsageError
 
 PUBLIC_URL = "https://api.openai.com/v1"
@@ -26,11 +26,16 @@ def key_variable_names(config: JudgeConfig) -> list[str]:
     return [name for name in named if name]
 
 
-def refuse_logins(config: JudgeConfig) -> None:
-    """Raise `UsageError` where an address of the judge's servers holds a name or a password."""
-    refuse_login("judge.url", config.url, "judge.api_key_env")
-    refuse_login("judge.base_url", config.base_url, "judge.api_key_env")
-    refuse_login("judge.failover_url", config.failover_url, "judge.failover_key_env")
+def check_addresses(config: JudgeConfig) -> None:
+    """Raise `UsageError` where an address of the judge's servers can't be asked, or may not get their key."""
+    key, second = "judge.api_key_env", "judge.failover_key_env"
+    if config.url is not None or config.name == "http":
+        check_address("judge.url", config.url, key, config.api_key_env is not None, socks=False)
+    if config.base_url is not None or asks_openai(config):
+        keyed = bool(config.api_key_env or config.api_key_file)
+        check_address("judge.base_url", config.base_url or PUBLIC_URL, key, keyed)
+    if config.failover_url is not None:
+        check_address("judge.failover_url", config.failover_url, second, config.failover_key_env is not None)
 
 
 def read_first_key(config: JudgeConfig, option: str = "judge.api_key_env") -> str:

@@ -12,14 +12,14 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeRefused, UsageError
-from raypoly.strategies.judge.judge_keys import PUBLIC_URL, read_failover_key, read_first_key, refuse_logins
-from raypoly.strategies.judge.openai.completion_request import Completion, CompletionClient, RequestFault
+from raypoly.strategies.judge.judge_keys import PUBLIC_URL, check_addresses, read_failover_key, read_first_key
+from raypoly.strategies.judge.openai.completion_request import OPTIONAL, Completion, CompletionClient, RequestFault
 from raypoly.strategies.judge.openai.judge_prompt import Message
 from raypoly.strategies.judge.openai.rate_limiter import CircuitBreaker, RateLimiter, SharedLimiter, parse_retry_after
 from raypoly.strategies.judge.openai.token_cost import BudgetLedger, TokenPrices, configured_prices, list_prices_of
@@ -66,15 +66,16 @@ class Endpoint:
         ledger: BudgetLedger | None = None,
         backoff: float = 0.5,
         words: EndpointWords = JUDGE_WORDS,
+        optional: Collection[str] = OPTIONAL,
     ) -> None:
         """`config` and `ledger` are shared by the servers of a judge. `backoff` is the first wait before a retry, in
-        seconds; it doubles."""
+        seconds; it doubles. `optional`: fields that are left out where the server takes none."""
         self.base_url, self.model, self.prices, self._words = base_url, model, prices, words
         self.name = f"{words.who} {model} at {base_url}"
         self.breaker = CircuitBreaker(self.name)
         self._config, self._ledger, self._backoff = config, ledger or BudgetLedger(), backoff
         self._counts = self._ledger.counts
-        self._wire = CompletionClient(base_url, key, config.timeout, words.timeout)
+        self._wire = CompletionClient(base_url, key, config.timeout, words.timeout, optional)
         limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute, config.concurrency)
         self._limiter = SharedLimiter(limiter)
         self._estimate = _TokenEstimate()
@@ -218,10 +219,7 @@ class Endpoint:
 
 def build_endpoints(config: JudgeConfig, ledger: BudgetLedger, backoff: float) -> list[Endpoint]:
     """The first server, and the second if there is one. Raises `UsageError`."""
-    refuse_logins(config)
-    for option, url in (("judge.base_url", config.base_url), ("judge.failover_url", config.failover_url)):
-        if url is not None and not url.startswith(("http://", "https://")):
-            raise UsageError(f"{option}={url!r} is no http(s) address.")
+    check_addresses(config)
     first, key = config.base_url or PUBLIC_URL, read_first_key(config)
     endpoints = [Endpoint(first, config.model, key, config, configured_prices(config), ledger, backoff)]
     if (url := config.failover_url) is not None:

@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 DEGENERATE = 0
 _OTHER_DEGENERATE = 100
 _STRATEGY_CHARS = 200
 M = TypeVar("M", bound=BaseModel)
-_FENCE = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
+_THOUGHTS = re.compile(r"<(/?)think(?:ing)?>")
+# not strict: the grammars of vLLM's servers let a bare line end or control character into a string
+_JSON = json.JSONDecoder(strict=False)
 
 
 class InvalidAnswer(Exception):
@@ -34,11 +36,21 @@ class AssignedCluster:
     strategy: str
 
 
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is needed")
+    return value
+
+
+Whole = Annotated[int, Field(strict=False), BeforeValidator(_no_boolean)]
+"""A whole number, also as models write it without a grammar: 1.0, "1"."""
+
+
 class _Entry(BaseModel):
     model_config = ConfigDict(strict=True)
-    index: int
+    index: Whole
     strategy: str = ""
-    cluster_id: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    cluster_id: Annotated[Whole, Field(ge=0, le=2**31 - 1)]
     degenerate: bool = False
 
 
@@ -96,17 +108,45 @@ def merge_votes(runs: Sequence[Sequence[int]]) -> list[int]:
 
 
 def read_reply(text: str, kind: type[M]) -> M:
-    """The JSON object of an answer, fenced or not. Raises `InvalidAnswer` with the fault."""
-    fenced = _FENCE.fullmatch(text)
+    """The JSON object of an answer, whatever stands around it. Raises `InvalidAnswer` with the fault: two different
+    objects are no answer, and neither is one that is cut off."""
     try:
-        # not strict: the grammars of vLLM's servers let a bare line end or control character into a string
-        return kind.model_validate(json.loads(fenced.group(1) if fenced else text, strict=False))
+        found = [value for value in _outermost_objects(text) if value.keys() & kind.model_fields.keys()]
+        if not found:
+            raise InvalidAnswer("it has no JSON object of the form asked for")
+        if any(value != found[0] for value in found):
+            raise InvalidAnswer("it has two different answers")
+        return kind.model_validate(found[0])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the start"
         raise InvalidAnswer(f"it is not JSON of the form asked for ({first['msg']} at {where})") from None
     except (ValueError, RecursionError) as error:
         raise InvalidAnswer(f"it is not JSON ({error})") from None
+
+
+def _outermost_objects(text: str) -> list[dict[str, Any]]:
+    """The JSON objects of a text that lie in no other, without those of its thoughts. Raises `ValueError` where the
+    last one is cut off."""
+    found: list[dict[str, Any]] = []
+    end, thinks = 0, False
+    while end < len(text):
+        start = text.find("{", end)
+        for mark in _THOUGHTS.finditer(text[end : start if start >= 0 else None]):
+            thinks = not mark[1]
+            if not thinks:
+                found = []
+        if start < 0:
+            break
+        try:
+            value, end = _JSON.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
+                raise
+            end = start + 1  # a brace of the prose
+        else:
+            found.append(value)
+    return [] if thinks else found
 
 
 def _assigned(entry: _Entry, count: int) -> AssignedCluster:

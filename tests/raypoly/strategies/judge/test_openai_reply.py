@@ -43,8 +43,39 @@ def test_a_control_character_in_a_strategy_is_shown_as_a_space(character: str) -
     assert parse_answer(text, 1) == [AssignedCluster(4, "two pointers")]
 
 
-def test_a_fence_around_the_answer_is_no_fault() -> None:
-    assert parse_answer(f"```json\n{answer(1)}\n```", 1) == [AssignedCluster(1, "s")]
+FORMS = {
+    "a fence": "```json\n{}\n```",
+    "a fence that the end lacks": "```json\n{}",
+    "a note behind the fence": "```json\n{}\n```\nLet me know.",
+    "prose before the fence": "Here is the grouping:\n\n```JSON\n{}\n```",
+    "prose around it": "The groups: {} As asked, [1, 2] are {{alike}}.",
+    "thoughts": "<think>Both loop, or {{not}}: {{'a': 1}}.</think>\n{}",
+    "thoughts whose begin the prompt has": "Both loop.\n</think>\n\n{}",
+    "thoughts with a draft": '<think>{{"programs": [{{"index": 1, ...}}] or {{"programs": []}}</think>{}',
+    "another object": 'With d = {{"a": {{"b": 1}}}}:\n{}',
+    "said twice": "{0}\n\nFinal answer:\n{0}",
+    "a mark of the order of bytes": "\ufeff{}\n",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_stands_around_the_answer_is_no_fault(form: str) -> None:
+    text = answer(4, 7).replace('"s"', '"s </think> {"')
+    assert [found.cluster for found in parse_answer(FORMS[form].format(text), 2)] == [4, 7]
+
+
+@pytest.mark.parametrize("number", ["1", "1.0", '"1"', '"1.0"'])
+def test_a_whole_number_is_one_however_it_is_written(number: str) -> None:
+    text = answer(5, 5).replace(": 5", f": {number}").replace('"index": 1', f'"index": {number}')
+    assert [found.cluster for found in parse_answer(text, 2)] == [1, 1]
+
+
+def test_the_shared_replies_are_read() -> None:
+    cases = SHARED / "cases" / "25-judge-replies.json"
+    if not cases.is_file():
+        pytest.skip("the shared cases are not here")
+    for case in json.loads(cases.read_text())["replies"]:
+        assert [found.cluster for found in parse_answer(case["text"], 2)] == [1, 1], case["id"]
 
 
 @pytest.mark.parametrize(
@@ -60,13 +91,26 @@ def test_a_fence_around_the_answer_is_no_fault() -> None:
         answer(1, 1).replace('"index": 2', '"index": 1'),
         answer(1, 1).replace('"index": 2', '"index": 3'),
         answer(1, -1),
-        answer(1, 1).replace('"cluster_id": 1', '"cluster_id": "1"'),
+        answer(1, 1).replace('"cluster_id": 1', '"cluster_id": "one"'),
+        answer(1, 1).replace('"cluster_id": 1', '"cluster_id": "1.5"'),
+        answer(1, 1).replace('"cluster_id": 1', '"cluster_id": null'),
+        answer(1, 1).replace('"index": 1', '"index": true'),
         answer(1, 1).replace('"cluster_id": 1', '"cluster_id": 1.5'),
         answer(1, 1).replace('"cluster_id": 1', '"cluster_id": true'),
-        answer(1, 1)[:-3],
+        *(answer(1, 1)[:-cut] for cut in (1, 2, 3, 20)),
+        f"{answer(1, 1)} No: {answer(1, 2)}",
+        f"{answer(1, 1)} No: {answer(1, 2)[:-1]}",
+        f"{answer(1, 1)} No: {answer(1, 2)[:-15]}",
+        f"{answer(1, 1)} No: {answer(1)}",
+        f"Perhaps {answer(1, 1)}</think> I can't say.",
+        f"<think>Perhaps {answer(1, 1)}",
+        json.dumps({"result": json.loads(answer(1, 1))}),
+        json.dumps({"result": json.loads(answer(1, 1))})[:-1],
         answer(1, 1).replace('"cluster_id": 1', f'"cluster_id": {"9" * 5000}'),
         answer(1, 1).replace('"cluster_id": 1', '"cluster_id": NaN'),
         "[" * 100_000,
+        "{" * 100_000,
+        '{"programs": ' * 100_000,
     ],
 )
 def test_anything_but_one_label_for_each_program_is_invalid(text: str) -> None:
