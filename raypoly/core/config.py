@@ -6,6 +6,7 @@ A `resumable` key may change when a run is resumed; any other difference is refu
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import Any, Literal
 
@@ -24,6 +25,10 @@ def resumable(default: Any, *, description: str, **rules: Any) -> Any:
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+RUN_NAME = r"\w .,+=@()-"
+"""Characters of `run.name`, as a regular expression's class has them."""
 
 
 class RunConfig(Section):
@@ -83,6 +88,16 @@ class RunConfig(Section):
     wandb_project: str | None = resumable(
         None, description="Also log steps and evaluations to this Weights & Biases project (needs wandb)."
     )
+
+    @field_validator("name")
+    @classmethod
+    def _one_part_of_a_path(cls, value: str) -> str:
+        if not re.fullmatch(rf"\w[{RUN_NAME}]*", value) or value.endswith(" ") or len(value.encode()) > 150:
+            raise ValueError(
+                "it names a folder: begin with a letter or digit, and take letters, digits, blanks and . , + = @ ( ) _ "
+                "- alone, at most 150 bytes"
+            )
+        return value
 
 
 class ModelConfig(Section):

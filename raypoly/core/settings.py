@@ -19,9 +19,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from raypoly.core.config import Config
+from raypoly.core.config import RUN_NAME, Config
 from raypoly.core.config_keys import NAME, Key, config_keys, describe_expected, flatten_keys, is_named
 from raypoly.core.errors import UsageError
+from raypoly.core.text import visible
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 """Lies beside the package: in a checkout, in an installation and in a job's copy of the working directory."""
@@ -99,7 +100,7 @@ def load_of(
     for key, value in given.items():
         _lay(values, key, value, file, kind)
     if isinstance(run := values.setdefault("run", {}), dict):
-        run.setdefault("name", name or Path(file).stem)
+        run.setdefault("name", name or re.sub(rf"[^{RUN_NAME}]+", "-", Path(file).stem).strip(" .-") or "run")
     _refuse_booleans(values, file, given, kind)
     try:
         return kind.model_validate(values)
@@ -227,12 +228,18 @@ def _sentence(error: Mapping[str, Any], file: str, given: Mapping[str, Any], kin
     for length in range(len(parts), 0, -1):  # an item of a list is told as its key
         name = ".".join(parts[:length])
         if (key := _key(name, kind)) is not None:
-            return f"{name}={error['input']} ({_origin(name, file, given)}) should be {describe_expected(key.field)}."
+            said = f"{name}={visible(str(error['input']))} ({_origin(name, file, given)})"
+            own = error["type"] == "value_error"
+            return f"{said}: {_message(error)}." if own else f"{said} should be {describe_expected(key.field)}."
     name = ".".join(parts)
     if error["type"] == "model_type":
         return f"{name}={error['input']!r} ({_origin(name, file, given)}) must be a section of keys, not a value."
+    return f"{name} ({_origin(name, file, given)}): {_message(error)}."
+
+
+def _message(error: Mapping[str, Any]) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{name} ({_origin(name, file, given)}): {message[:1].lower()}{message[1:]}."
+    return message[:1].lower() + message[1:]
 
 
 def _origin(name: str, file: str, given: Mapping[str, Any]) -> str:

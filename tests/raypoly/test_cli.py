@@ -61,6 +61,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     ("arguments", "said"),
     [
         (["train", "train.stepz=3"], "did you mean train.steps?"),
+        (["train", "run.name=../../evil"], "run.name=../../evil (on the command line): it names a folder"),
+        (["prepare", "--config", TINY, "run.name=a/b"], "run.name=a/b (on the command line): it names a folder"),
+        (["train", "judge.name=openai", "judge.base_url=http://"], "judge.base_url=http:// is no http(s) address"),
         (["train", "objective.set_size=8"], "must be smaller than train.rollouts=8"),
         (["train", "--config", "/nowhere.yaml"], "does not exist"),
         (["train", "--stepz", "3"], "--stepz"),

@@ -167,8 +167,8 @@ def test_an_answer_that_the_server_filtered_is_a_refusal(tmp_path: Path) -> None
     ("words", "said"),
     [
         (["endpoint.name=unknown"], "The model `unknown` does not exist. model_not_found): see --endpoint and --name."),
-        (["endpoint.url=ftp://a"], "--endpoint ftp://a is no http(s) address."),
-        (["endpoint.url=http:///v1"], "--endpoint http:///v1 is no http(s) address."),
+        (["endpoint.url=ftp://a"], "--endpoint=ftp://a is no http(s) address"),
+        (["endpoint.url=http:///v1"], "--endpoint=http:///v1 is no http(s) address"),
         (["endpoint.url=http://me:secret@a/v1"], "--endpoint has a name or a password in its address"),
         (["endpoint.api_key_env=NOT_THERE"], "endpoint.api_key_env='NOT_THERE' is not set"),
         (["endpoint.api_key_env=WRONG_KEY"], "refuses the key (HTTP 401)"),

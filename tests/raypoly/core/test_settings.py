@@ -110,6 +110,40 @@ def test_a_wrong_value_is_one_sentence_with_key_value_and_what_is_expected(overr
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "../../evil",
+        "a/b",
+        "/tmp/a",
+        "a\\b",
+        ".hidden",
+        "..",
+        "",
+        " a",
+        "a ",
+        "a\nb",
+        "a\x1b[2J",
+        "a?b",
+        "~a",
+        "n" * 151,
+    ],
+)
+def test_a_runs_name_is_one_part_of_a_path(name: str) -> None:
+    said = refused(f"run.name={name!r}" if name != "~a" else f"run.name={name}")
+    assert re.fullmatch(r"run\.name=.* \(on the command line\): it names a folder: begin with .* 150 bytes\.", said), (
+        said
+    )
+    assert said.isprintable()
+
+
+def test_a_name_of_letters_of_any_alphabet_is_one_and_a_files_own_is_made_one(tmp_path: Path) -> None:
+    for name in ("GRPO-2", "über_9 (b)", "a.b+c=1,d@e", "2026"):
+        assert load(None, [f"run.name={name}"]).run.name == name
+    (file := tmp_path / ".50%.1.yaml").write_text("train: {steps: 3}\n")
+    assert load(str(file)).run.name == "50-.1"
+
+
+@pytest.mark.parametrize(
     ("content", "said"),
     [
         ("train: [1, 2", "is not YAML: "),

@@ -209,7 +209,7 @@ class Asked(GroupStage):
 
     @property
     def asked_model(self) -> StageModel:
-        return StageModel(Path(self.config.run.name), lambda folder, on_answer: None)
+        return StageModel(Path(self.config.run.scratch), lambda folder, on_answer: None)
 
     async def run(self, group: Group, problem: Problem, services: Any) -> Any:
         return await services.models[self.name].ask(problem)
@@ -219,10 +219,10 @@ def test_the_model_of_a_stage_counts_beside_the_learner_in_every_phase() -> None
     own, off = f"stages.own=[{__name__}:Asked]", "train.activation_checkpointing=products"
     layout = DeviceLayout("colocated")
     (without,) = plan_memory(h200_run(off), QWEN3_4B, H200, layout)
-    (held,) = plan_memory(h200_run(off, own, "run.name=Qwen/Qwen3-0.6B"), QWEN3_4B, H200, layout)
+    (held,) = plan_memory(h200_run(off, own, "run.scratch=Qwen/Qwen3-0.6B"), QWEN3_4B, H200, layout)
     weights = 4 * PUBLISHED["Qwen/Qwen3-0.6B"].parameters
     assert all(weights < held.total(phase) - without.total(phase) < weights + 2 * GIB for phase in PHASES)
-    (held,) = plan_memory(h200_run(off, own, "run.name=/nowhere"), QWEN3_4B, H200, layout)
+    (held,) = plan_memory(h200_run(off, own, "run.scratch=/nowhere"), QWEN3_4B, H200, layout)
     assert held.unknown == ["the asked's model"]
 
 
