@@ -46,6 +46,17 @@ class BreakingServer(AnsweringServer):
         return whole if choice is None else Answer(200, {**whole.content, "choices": [choice]})
 
 
+@dataclass
+class ParticularServer(AnsweringServer):
+    """Takes no `max_tokens`, and of temperatures 1, which it takes without being told."""
+
+    def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
+        for name in ("max_tokens", "temperature"):
+            if name in body:
+                return Answer(400, error_body(f"Unsupported parameter: '{name}'.", "unsupported_parameter"))
+        return super().answer(body, headers)
+
+
 class Asked:
     """A file of problems and how a server is asked them."""
 
@@ -103,6 +114,16 @@ def test_every_response_comes_through_refusals_and_errors(tmp_path: Path) -> Non
     assert sum(server.struck[fault] for fault in faults) == len(faults)
     sent = server.bodies[-1]
     assert (sent["temperature"], sent["max_tokens"], sent["messages"][0]["role"]) == (0.8, 512, "system")
+
+
+def test_a_server_that_knows_other_fields_is_asked_by_them_but_at_no_other_temperature(tmp_path: Path) -> None:
+    with running(ParticularServer()) as server:
+        with pytest.raises(UsageError, match=r"'temperature'.*: see prompts\.template, generator\.temperature, "):
+            Asked(tmp_path, server).do(ModelEndpoint.check)
+        found = Asked(tmp_path, server, "generator.temperature=1").sample()
+    assert [rollout.text for rollout in found[2]] == [WRONG if seed % 2 else RIGHT for seed in SEEDS]
+    assert {"max_tokens", "temperature"}.isdisjoint(server.bodies[-1])
+    assert server.bodies[-1]["max_completion_tokens"] == 512
 
 
 def test_a_prompt_of_its_own_is_continued_and_further_fields_are_sent(tmp_path: Path) -> None:
