@@ -81,6 +81,12 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
         ("scorer.evidence=false", "judge.name=structural needs scorer.evidence"),
         ("judge.base_url=http://me:pw@a/v1", "judge.base_url has a name or a password in its address"),
+        ("judge.name=http", "judge.url=null is no http(s) address"),
+        (
+            "judge.name=openai judge.base_url=http://8.8.8.8/v1 judge.api_key_env=PATH",
+            "would get the key in clear text",
+        ),
+        ("judge.name=openai judge.base_url=http:///v1", "judge.base_url=http:///v1 is no http(s) address"),
         ("judge.name=http judge.url=http://me:pw@a/v1", "judge.url has a name or a password in its address"),
     ],
 )
