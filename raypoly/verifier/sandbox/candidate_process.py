@@ -105,8 +105,9 @@ def stop_of_reply(reply: tuple[Any, ...]) -> TestStopped:
         return TestStopped(_OVER[words[0]], f"over the budget of {words[0]} at {words[1]}")
     if kind == "tamper" and words:
         return TestStopped("error", f"tampering: {words[0]}")
-    if kind in ("raised", "syntax") and len(words) == 2:
-        return TestStopped("error", ": ".join(word for word in words if word), alive=True)
+    if kind in ("raised", "syntax") and len(words) in (2, 3):
+        raised = (words[2], words[1]) if words[2:] else ("", "")
+        return TestStopped("error", ": ".join(word for word in words[:2] if word), alive=True, raised=raised)
     return _garbled()
 
 

@@ -10,6 +10,7 @@ from raypoly.verifier.sandbox.candidate_process import CandidateProcess
 from raypoly.verifier.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
 from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.outcome import Refusal, TestsOutcome, TestStopped, call_text, short_repr
+from raypoly.verifier.sandbox.prepared_suite import unsendable
 from raypoly.verifier.sandbox.zygote_client import Forker
 
 # most bytes of answers that are read, beside the arguments that they repeat: reading takes many times the memory
@@ -25,6 +26,8 @@ class CheckRun:
         self._program: CandidateProcess | None = None
         self._calls = self._read = 0
         self._call = self._got = ""
+        self._raised: dict[str, tuple[TestStopped, int, str]] = {}
+        """By builtin exception: the call that raised it, which is a failure unless the check expects it."""
 
     def refused(self, refusal: Refusal) -> TestsOutcome:
         return self._outcome.refuse(refusal)
@@ -38,7 +41,7 @@ class CheckRun:
             checker.send(plain_data.pack(("checker", self._problem.tests.source, all_tests, self._problem.entry_point)))
             while (message := _message_of(checker))[0] == "call":
                 _, outcome.passed, args, kwargs = message
-                answer = self._answer(args, kwargs)
+                answer = self._answer(args, kwargs, all_tests)
                 if answer is None and not all_tests:
                     break
                 checker.send(plain_data.pack(answer))
@@ -70,8 +73,12 @@ class CheckRun:
             raise
         return program
 
-    def _answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
-        """The candidate's result and its arguments after the call; None after a failure, which is recorded."""
+    def _answer(self, args: tuple[Any, ...], kwargs: dict[str, Any], all_tests: bool) -> tuple[Any, ...] | None:
+        """The candidate's result and its arguments after the call, or what it raised, for the check to judge; None
+        after another failure, which is recorded.
+        """
+        if (what := plain_data.first_opaque((args, kwargs))) is not None:
+            raise unsendable(self._problem, what)
         self._calls += 1
         self._call = call_text(self._problem.entry_point.rpartition(".")[2], args, kwargs)
         self._got = ""
@@ -89,6 +96,11 @@ class CheckRun:
                 raise TestStopped("error", "its result or an argument has become too large or too deep", alive=True)
             self._outcome.seconds.append(program.spent() - before)
         except TestStopped as stop:
+            if (kind := stop.raised[0]) and not (all_tests and kind in self._raised):
+                self._raised[kind] = (stop, self._calls, self._call)
+            if kind:
+                self._got = stop.why
+                return ("raised", *stop.raised)
             self._outcome.stop(stop, self._calls, self._call)
             if not stop.alive:
                 self._end_program()
@@ -102,7 +114,9 @@ class CheckRun:
             raise BrokenTests(f"The tests of problem {self._problem.id} can't be run: {message[-1]}")
         _, outcome.passed, failures = message
         outcome.total = max(outcome.total, outcome.passed + len(failures))
-        if failures:
+        if failures and (raised := self._raised.get(failures[0].partition(":")[0])) is not None:
+            outcome.stop(*raised)
+        elif failures:
             outcome.wrong(self._calls, self._call, self._got, why=failures[0])
         else:
             outcome.passed = outcome.total

@@ -20,7 +20,15 @@ _REPR.maxstring = _REPR.maxother = 120
 class TestStopped(Exception):
     """A test ended without a result."""
 
-    def __init__(self, status: Status, why: str, *, alive: bool = False, by_clock: bool = False) -> None:
+    def __init__(
+        self,
+        status: Status,
+        why: str,
+        *,
+        alive: bool = False,
+        by_clock: bool = False,
+        raised: tuple[str, str] = ("", ""),
+    ) -> None:
         super().__init__(why)
         self.status = status
         self.why = why
@@ -28,6 +36,8 @@ class TestStopped(Exception):
         """Whether the program can run the next test."""
         self.by_clock = by_clock
         """Whether a second run might give another result."""
+        self.raised = raised
+        """The name of a builtin exception, which a check may expect, and its text; empty if it was none."""
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")

@@ -92,6 +92,14 @@ class Script:
     output: str
 
 
+def unsendable(problem: Problem, what: plain_data.Opaque) -> BrokenTests:
+    """The problem's own fault, whatever the program; raise it."""
+    return BrokenTests(
+        f"The tests of problem {problem.id} call it with {what!r}, which can't be handed to a program in another"
+        " process: plain values can, nodes, and builtins by their names."
+    )
+
+
 Suite = Cases | tuple[Script, ...] | None
 """None for a `check` that needs a process of its own."""
 

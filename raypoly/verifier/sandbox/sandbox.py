@@ -20,7 +20,7 @@ from raypoly.verifier.sandbox.channel import ChildGone, Clock, Garbled, OutOfTim
 from raypoly.verifier.sandbox.check_run import CheckRun
 from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.outcome import TestsOutcome, one_line
-from raypoly.verifier.sandbox.prepared_suite import Case, Cases, Suite, read_suite
+from raypoly.verifier.sandbox.prepared_suite import Case, Cases, Suite, read_suite, unsendable
 from raypoly.verifier.sandbox.script_run import ScriptRun
 from raypoly.verifier.sandbox.source_reader import SourceReader
 from raypoly.verifier.sandbox.zygote_client import EvidenceReader, Forker, PreludeTemplate, Zygote
@@ -176,8 +176,16 @@ class Sandbox:
         if problem.tests.kind != "check":
             suite = read_suite(problem)
         elif (rows := self._ask(self._template_of(problem), question, _READING_SECONDS)) is not None:
-            suite = Cases(tuple(Case(tuple(args), dict(kwargs), expected) for args, kwargs, expected in rows))
+            suite = self._cases_of(problem, rows)
         return self._suites.put(key, suite, len(problem.tests.source))
+
+    def _cases_of(self, problem: Problem, rows: list[Any]) -> Cases | None:
+        """Cases of a simple check; None if some expected value can be compared in the checker alone."""
+        if (what := plain_data.first_opaque([row[:2] for row in rows])) is not None:
+            raise unsendable(problem, what)
+        if plain_data.first_opaque([row[2] for row in rows]) is not None:
+            return None
+        return Cases(tuple(Case(tuple(args), dict(kwargs), expected) for args, kwargs, expected in rows))
 
     def _template_of(self, problem: Problem) -> PreludeTemplate:
         try:

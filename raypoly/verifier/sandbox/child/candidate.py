@@ -2,7 +2,8 @@
 
 Messages in: the code, then all tests in one message, or one message a test; a test is `(args, kwargs, budget,
 want_args)`. Messages out, each behind the nonce: `("ready",)` or why the code can't be loaded; for each test `("ok",
-result, args, counts)`, `("raised", kind, text)` or `("memory",)`; or last words about a budget or tampering.
+result, args, counts)`, `("raised", kind, text, builtin kind)` or `("memory",)`; or last words about a budget or
+tampering.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def _report_error(report: Report, error: BaseException) -> None:
     if isinstance(error, MemoryError):
         report("memory")
     else:
-        report("raised", type(error).__name__[:100], text_of(error))
+        report("raised", type(error).__name__[:100], text_of(error), object_values.exception_name(error))
 
 
 def text_of(error: BaseException) -> str:

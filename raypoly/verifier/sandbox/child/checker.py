@@ -5,7 +5,8 @@ A check is internet data, so both are done in a confined child.
 
 Any other check runs in a process of its own (`serve`). The stand-in sends `("call", assertions held, args, kwargs)` and
 gets `(result, (args, kwargs))`: the candidate's result, and its arguments as it left them, which are written into the
-checker's own objects; or None where the candidate failed, which fails the assertion. The last message is `("done",
+checker's own objects; `("raised", kind, text)`, a builtin exception which the check may expect; or None where the
+candidate failed in another way, which fails the assertion. The last message is `("done",
 held, failures)`, or `("broken", text)` where the check can't be run. With `all_tests` a failed assertion is noted and
 the check goes on.
 """
@@ -50,7 +51,7 @@ class Held:
 def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool, name: str) -> None:
     """Execute the check in the prelude's `namespace`. By `name`, the entry point, it may call the candidate too."""
     sys.setrecursionlimit(20_000)  # helpers such as is_same_list recurse a frame a node
-    make = object_values.maker(namespace)
+    make = object_values.maker(namespace, plain_data.Opaque)
     held = Held(all_tests)
 
     def candidate(*args: Any, **kwargs: Any) -> Any:
@@ -58,6 +59,8 @@ def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool,
         answer = plain_data.unpack(frames.receive(channel), make)
         if answer is None:
             raise CandidateFailed
+        if len(answer) == 3:
+            raise object_values.exception(*answer[1:])
         result, (args_after, kwargs_after) = answer
         # a check may look at its arguments after the call: they become what the candidate made of them
         for before, after in zip(args, args_after, strict=True):

@@ -7,14 +7,22 @@ base holds, and one whose methods lie is compared by what it holds.
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain as _joined
+from types import BuiltinFunctionType
 from typing import Any
 
 NodeMaker = Callable[[str, list[Any]], Any]
-"""(kind, values) -> a `ListNode` chain or `TreeNode` tree."""
+"""(kind, values) -> a `ListNode` chain, a `TreeNode` tree, or the `builtin` of that name."""
+_BUILTINS = {name: it for name, it in vars(builtins).items() if type(it) in (type, BuiltinFunctionType)}
+BUILTIN_NAMES = {id(it): name for name, it in _BUILTINS.items()}
+"""By identity, which no program can feign; as they were before any ran."""
+_EXCEPTIONS = {it.__name__: it for it in _BUILTINS.values() if isinstance(it, type) and issubclass(it, Exception)}
+del _EXCEPTIONS["ExceptionGroup"]  # holds others
 
 
 class ListNode:
@@ -34,10 +42,15 @@ class TreeNode:
         self.right = right
 
 
-def maker(namespace: dict[str, Any]) -> NodeMaker:
-    """Makes chains and trees of the classes in `namespace`, looked up when needed: a candidate may bring its own."""
+def maker(namespace: dict[str, Any], builtin: Callable[[str], Any] = _BUILTINS.__getitem__) -> NodeMaker:
+    """Makes chains and trees of the classes in `namespace`, looked up when needed: a candidate may bring its own.
+
+    `builtin`: what stands for a builtin's name. Where a candidate's values arrive it is nothing that can be called.
+    """
 
     def make(kind: str, values: list[Any]) -> Any:
+        if kind == "builtin":
+            return builtin(values[0])
         if kind == "ListNode":
             return chain(namespace.get(kind, ListNode), values)
         return tree(namespace.get(kind, TreeNode), values)
@@ -156,6 +169,20 @@ _MODULES = sys.modules
 def name_of(kind: type) -> str:
     """The class's name, without asking its metaclass."""
     return str(_NAME(kind))
+
+
+def exception_name(error: BaseException) -> str:
+    """The builtin exception that `error` is, or inherits from first; empty if it is none that a check may expect."""
+    return next((_NAME(kind) for kind in _MRO(type(error)) if _EXCEPTIONS.get(_NAME(kind)) is kind), "")
+
+
+def exception(name: str, text: str) -> Exception:
+    """The builtin exception of that name."""
+    kind = _EXCEPTIONS.get(name, Exception)
+    error: Exception = kind.__new__(kind, text)
+    with suppress(TypeError):  # `UnicodeDecodeError` takes more than a text
+        error.__init__(text)  # type: ignore[misc]
+    return error
 
 
 def base_value(value: Any) -> Any:

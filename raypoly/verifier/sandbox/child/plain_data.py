@@ -1,9 +1,10 @@
 """Plain data as bytes: arguments into a sandbox child, results out. Never pickle.
 
 A value is a tag and its content. Builtins are written by value, those of a subclass by what their base holds, nodes as
-the values along the chain or level by level (`object_values.py`); anything else becomes an `Opaque` that equals
-nothing. The decoder reads bytes that a hostile process wrote: it is bounded in depth, memory (a small multiple of the
-bytes) and time (few keys whose hash an attacker can choose), and raises `Malformed` for whatever it doesn't know.
+the values along the chain or level by level (`object_values.py`), a builtin type or function by its name, which
+becomes itself in a candidate's process alone; anything else becomes an `Opaque` that equals nothing. The decoder reads
+bytes that a hostile process wrote: it is bounded in depth, memory (a small multiple of the bytes) and time (few keys
+whose hash an attacker can choose), and raises `Malformed` for whatever it doesn't know.
 """
 
 from __future__ import annotations
@@ -49,17 +50,19 @@ class TooLarge(ValueError):
 class Opaque:
     """A value that can't leave its process. Equal to nothing."""
 
-    __slots__ = ("what",)
+    __slots__ = ("passed_on", "what")
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, passed_on: bool = False) -> None:
         self.what = what
+        self.passed_on = passed_on
+        """Whether its sender had it from another process, and did not make it."""
 
     def __repr__(self) -> str:
         return f"<{self.what}>"
 
 
 class Nodes:
-    """A `ListNode` chain or `TreeNode` tree by value, where no class for it is at hand."""
+    """A `ListNode` chain or `TreeNode` tree by value, where no class for it is at hand; or a `builtin` by its name."""
 
     __slots__ = ("kind", "values")
 
@@ -73,7 +76,7 @@ class Nodes:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"{self.kind}({self.values!r})"
+        return str(self.values[0]) if self.kind == "builtin" else f"{self.kind}({self.values!r})"
 
 
 class Stream(list[Any]):
@@ -112,6 +115,20 @@ def decode(data: bytes, make: NodeMaker = Nodes) -> Any:
     if end != len(data):
         raise Malformed("malformed data: bytes after the end")
     return value
+
+
+def first_opaque(value: Any) -> Opaque | None:
+    """The first value within that its own sender could not send."""
+    if type(value) is Opaque:
+        return None if value.passed_on else value
+    if type(value) in _DICTS:
+        value = (*value.keys(), *value.values())
+    elif type(value) is Nodes:
+        value = value.values
+    elif type(value) not in _SEQUENCES and type(value) is not Stream:
+        return None
+    found = map(first_opaque, value)
+    return next((opaque for opaque in found if opaque is not None), None)
 
 
 def pack(value: Any) -> bytes:
@@ -159,7 +176,7 @@ def _put(out: bytearray, value: Any, depth: int, limit: int) -> None:
     elif kind is Nodes:
         _put_nodes(out, value.kind, value.values, depth, limit)
     elif kind is Opaque:
-        _put_opaque(out, value.what, limit)
+        _put_opaque(out, value.what, limit, b"O")
     else:
         _put_unknown(out, value, depth, limit)
     if len(out) > limit:
@@ -168,7 +185,9 @@ def _put(out: bytearray, value: Any, depth: int, limit: int) -> None:
 
 def _put_unknown(out: bytearray, value: Any, depth: int, limit: int) -> None:
     name = object_values.name_of(type(value))
-    if name == "ListNode":
+    if (builtin := object_values.BUILTIN_NAMES.get(id(value))) is not None:
+        _put_bytes(out, b"y", builtin.encode(), limit)
+    elif name == "ListNode":
         _put_nodes(out, name, object_values.chain_values(value), depth, limit)
     elif name == "TreeNode":
         _put_nodes(out, name, object_values.tree_levels(value), depth, limit)
@@ -178,8 +197,8 @@ def _put_unknown(out: bytearray, value: Any, depth: int, limit: int) -> None:
         _put_opaque(out, name, limit)
 
 
-def _put_opaque(out: bytearray, what: str, limit: int) -> None:
-    _put_bytes(out, b"o", str.encode(what, "utf-8", "replace")[:200], limit)
+def _put_opaque(out: bytearray, what: str, limit: int, tag: bytes = b"o") -> None:
+    _put_bytes(out, tag, str.encode(what, "utf-8", "replace")[:200], limit)
 
 
 def _put_int(out: bytearray, value: int, limit: int) -> None:
@@ -234,6 +253,8 @@ def _put_stream(out: bytearray, value: Any, depth: int, limit: int) -> None:
 def _put_nodes(out: bytearray, kind: str, values: list[Any] | None, depth: int, limit: int) -> None:
     if values is None:
         return _put_bytes(out, b"o", f"{kind} with a cycle".encode(), limit)
+    if kind == "builtin":
+        return _put_bytes(out, b"y", str(values[0]).encode(), limit)
     out += b"L" if kind == "ListNode" else b"T"
     _put_sequence(out, values, depth, limit)
 
@@ -270,7 +291,7 @@ def _get(data: bytes, at: int, depth: int, make: NodeMaker, left: list[int]) -> 
     content = data[at : at + size]
     if len(content) != size:
         raise Malformed("malformed data: cut short")
-    return _CONTENT[tag](content), at + size
+    return (make("builtin", [content.decode()]) if tag == b"y" else _CONTENT[tag](content)), at + size
 
 
 def _get_items(
@@ -307,6 +328,7 @@ _CONTENT: dict[bytes, Callable[[bytes], Any]] = {
     b"b": bytes,
     b"i": lambda content: int.from_bytes(content, "big", signed=True),
     b"o": lambda content: Opaque(content.decode("utf-8", "replace")),
+    b"O": lambda content: Opaque(content.decode("utf-8", "replace"), True),
     b"Q": lambda content: array("q", content).tolist(),
     b"D": lambda content: array("d", content).tolist(),
 }

@@ -54,6 +54,8 @@ _WITH_PRELUDE: dict[str, Callable[..., None]] = {
     "checker": checker.serve,
     "cases": _read_cases,
 }
+_DIGITS = 50_000
+"""Of a number that programs and checks may print or read: judges allow more than Python."""
 # the evidence module's, where there is one
 _SOURCE_READERS: list[Callable[..., Any]] = []
 
@@ -81,6 +83,7 @@ def play(channel: int, prelude: Prelude | None) -> None:
 
 def _play_with(channel: int, namespace: dict[str, Any], role: str, arguments: list[Any]) -> None:
     random.seed(0)
+    sys.set_int_max_str_digits(_DIGITS)
     sys.argv[1:] = []  # `fileinput` reads the files that they name
     self_pipe.install()
     _WITH_PRELUDE[role](channel, namespace, *arguments)

@@ -17,7 +17,6 @@ from raypoly.verifier.sandbox.child import candidate, frames, plain_data
 
 _exit, _write = os._exit, os.write
 _FAILED = 1
-_DIGITS = 50_000  # digits of a number that a program may print or read; judges allow more than Python
 
 
 def serve(channel: int, namespace: dict[str, Any], nonce: bytes, standard_input: bytes) -> NoReturn:
@@ -25,7 +24,6 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, standard_input:
     code = frames.receive(channel)
     _redirect(channel, standard_input)
     out = sys.stdout
-    sys.set_int_max_str_digits(_DIGITS)
     namespace["__name__"] = "__main__"
     try:
         exec(compile(code.decode("utf-8", "surrogatepass"), "<candidate>", "exec", dont_inherit=True), namespace)

@@ -184,7 +184,7 @@ def test_code_that_is_very_long_is_not_read_ahead(reading: Sandbox, children: li
     reading.score(ADD, BAD)
     children.clear()
     verdict = reading.score(ADD, "x = 1" + "0" * 10**6)
-    assert (verdict.status, "Exceeds the limit (4300 digits)" in verdict.detail) == ("error", True)
+    assert (verdict.status, "Exceeds the limit (50000 digits)" in verdict.detail) == ("error", True)
     assert len(children) == 1
 
 
