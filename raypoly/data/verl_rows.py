@@ -22,7 +22,7 @@ from raypoly.core.config import ProblemsConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem, TestSuite
 from raypoly.data.formats import parquet_rows, test_lists
-from raypoly.data.formats.long_integers import dumps, loads
+from raypoly.data.formats.long_integers import dumps
 from raypoly.data.formats.row_fields import Identifier, error_reason
 from raypoly.data.problem_set import ProblemSet, problem_set_of
 from raypoly.data.templates import PLAIN, Render, chat_renderer
@@ -94,7 +94,7 @@ def problem_of_row(row: Mapping[str, Any], render: Render, source: str = "") -> 
         }
         messages = [{key: value for key, value in message.items() if value is not None} for message in row["prompt"]]
         problem = Problem("", "", "", TestSuite("none", ""))
-        if _holds_tests(truth.ground_truth):
+        if test_lists.holds_tests(truth.ground_truth):
             problem = test_lists.to_problem({"reward_model": row["reward_model"], "prompt": row["prompt"]})
     except ValueError as error:
         raise ValueError(error_reason(error)) from None
@@ -112,16 +112,6 @@ def compute_score_args(problem: Problem) -> ComputeScoreArgs:
     return ComputeScoreArgs(
         metadata["data_source"], json.loads(metadata["ground_truth"]), json.loads(metadata["extra_info"])
     )
-
-
-def _holds_tests(ground_truth: Any) -> bool:
-    try:
-        held = loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
-    except ValueError:
-        return False
-    if isinstance(held, list):
-        return bool(held) and all(isinstance(test, Mapping) and "input" in test for test in held)
-    return isinstance(held, Mapping) and bool({"functional", "inputs"} & held.keys())
 
 
 def _json_text(name: str, value: Any) -> str:

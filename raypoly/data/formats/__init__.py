@@ -23,7 +23,9 @@ from raypoly.core.values import Problem
 from raypoly.data.formats import (
     apps,
     code_contests,
+    evalplus,
     humaneval,
+    kodcode,
     leetcode,
     livecodebench,
     mbpp,
@@ -65,6 +67,10 @@ def _refuse_bigcodebench(row: Row) -> NoReturn:
     )
 
 
+def _has(*columns: str) -> Callable[[Row], bool]:
+    return lambda row: all(name in row for name in columns)
+
+
 FORMATS = (
     Format("raypoly", raypoly_rows.recognises, raypoly_rows.to_problem),
     Format("LiveCodeBench", livecodebench.recognises, livecodebench.to_problem),
@@ -74,9 +80,23 @@ FORMATS = (
     Format("CodeContests+", code_contests.recognises_plus, code_contests.to_problem_plus),
     Format("Codeforces", code_contests.recognises_codeforces, code_contests.to_problem_codeforces),
     Format("MBPP", mbpp.recognises, mbpp.to_problem),
+    Format("AReaL", _has("query_id", "input_output"), apps.to_problem),
     Format("APPS and TACO", apps.recognises, apps.to_problem),
     Format("verifiable problems", test_lists.recognises, test_lists.to_problem),
+    Format("SkyRL", _has("reward_spec"), test_lists.to_problem),
+    Format("NeMo Gym", _has("verifier_metadata"), test_lists.to_problem),
+    Format("open-instruct", _has("ground_truth"), test_lists.to_problem),
+    Format("KodCode", kodcode.recognises, kodcode.to_problem),
+    Format("rStar-Coder", _has("question", "inputs", "outputs"), test_lists.to_problem),
+    Format("AceCode", _has("question", "test_cases"), test_lists.to_problem),
+    Format("verifiers", _has("info"), test_lists.to_problem),
+    Format("TRL", lambda row: "prompt" in row and ("test_cases" in row or "answer" in row), test_lists.to_problem),
+    Format("question and answer", _has("question", "answer"), test_lists.to_problem),
     Format("BigCodeBench", lambda row: "complete_prompt" in row or "instruct_prompt" in row, _refuse_bigcodebench),
+    Format("evalplus", evalplus.recognises, evalplus.to_problem),
+    Format("HumanEval-X", _has("task_id", "declaration"), humaneval.to_problem_x),
+    Format("MultiPL-E", _has("language", "prompt", "tests"), humaneval.to_problem_multipl_e),
+    Format("DeepSeek's contests", _has("task_id", "prompt_sft", "test"), leetcode.to_problem_contest),
     Format("HumanEval", humaneval.recognises, humaneval.to_problem),
     Format("LeetCodeDataset", leetcode.recognises, leetcode.to_problem),
 )

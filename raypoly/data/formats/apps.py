@@ -1,4 +1,4 @@
-"""APPS and TACO: `input_output` holds inputs and outputs, and the name of a function where one is called.
+"""APPS, TACO and AReaL: `input_output` holds inputs and outputs, and the name of a function where one is called.
 
 Outputs of functions are wrapped in a list of one in some rows and stand bare in others. They are unwrapped where every
 output of the row is a list of one item, unless the code to be completed is annotated to return lists as deep as that.
@@ -39,10 +39,13 @@ class InputOutput(BaseModel):
 class _Row(SourceRow):
     input_output: Any
     question: Text = ""
+    prompt: Text = ""
+    language: Text = ""
     solutions: Any = None
     starter_code: Text = ""
     problem_id: OptionalIdentifier = ""
     task_id: OptionalIdentifier = ""
+    query_id: OptionalIdentifier = ""
     id: OptionalIdentifier = ""
     name: OptionalIdentifier = ""
     url: OptionalIdentifier = ""
@@ -57,6 +60,8 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
+    if it.language.lower() not in ("", "python", "python3"):
+        raise ValueError(f"language: {it.language}, and programs are Python here")
     if not it.input_output:
         raise ValueError("input_output: empty, so there are no tests")
     held = loads(it.input_output) if isinstance(it.input_output, str) else it.input_output
@@ -64,8 +69,9 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     solution = first_program(solution_list(it.solutions))
     suite = suite_of(tests, it.starter_code)
     entry_point = entry_point_of(it.starter_code.strip() or solution, tests.fn_name) if tests.fn_name else ""
-    description = it.question if tests.fn_name else stdin_description(it.question)
-    name = it.problem_id or it.task_id or it.id or it.name or it.url or content_id(it.question, suite)
+    question = it.question or it.prompt
+    description = question if tests.fn_name else stdin_description(question)
+    name = it.problem_id or it.task_id or it.query_id or it.id or it.name or it.url or content_id(question, suite)
     prompt = prompt_of(description, it.starter_code)
     return it.make_problem(name, prompt, suite, entry_point, PRELUDE, solution=solution)
 

@@ -1,4 +1,4 @@
-"""HumanEval and HumanEval+: `prompt` ends in the signature and docstring that `canonical_solution` continues."""
+"""HumanEval and its kin: `prompt` ends in the signature and docstring that `canonical_solution` continues."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 from raypoly.core.values import Problem
 from raypoly.data.formats.row_fields import ANSWER, EntryPoint, Identifier, SourceRow, Text, check_suite
+
+_RUN = re.compile(r"^[ \t]*check\((\w+)\)", re.MULTILINE)
 
 
 class _Row(SourceRow):
@@ -40,6 +42,29 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     solution = prefix + it.canonical_solution if it.canonical_solution.strip() else ""
     tests, prelude = check_suite(it.test), it.prompt[:start]
     return it.make_problem(it.task_id, prompt, tests, it.entry_point, prelude, prefix=prefix, solution=solution)
+
+
+def to_problem_x(row: Mapping[str, Any]) -> Problem:
+    """HumanEval-X and HumanEvalPack: `task_id` begins with the language; the test's last line names what is called."""
+    language, slash, _ = str(row.get("task_id")).partition("/")
+    if slash and language != "Python":
+        raise ValueError(f"task_id: a problem in {language}, and programs are Python here")
+    called = _RUN.search(str(row.get("test")))
+    if called is None:
+        raise ValueError("test: does not end in check(NAME)")
+    return to_problem({**row, "entry_point": called[1]})
+
+
+def to_problem_multipl_e(row: Mapping[str, Any]) -> Problem:
+    """`tests` runs its check through a function `test_check`, which is cut off."""
+    language, tests = row.get("language"), str(row.get("tests"))
+    if language not in ("py", "python"):
+        raise ValueError(f"language: {language}, and programs are Python here")
+    check, _, run = tests.partition("\ndef test_check(")
+    called = _RUN.search(run)
+    if called is None:
+        raise ValueError("tests: does not call check(NAME) in test_check")
+    return to_problem({**row, "task_id": row.get("name"), "entry_point": called[1], "test": check + "\n"})
 
 
 def _signature(prompt: str, name: str) -> int:

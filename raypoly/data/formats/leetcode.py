@@ -1,11 +1,17 @@
-"""LeetCodeDataset: `prompt` is imports and helpers, `test` defines `check(candidate)`, `completion` is a solution."""
+"""LeetCodeDataset: `prompt` is imports and helpers, `test` defines `check(candidate)`, `completion` is a solution.
+
+DeepSeek's LeetCode contests: `test` makes `my_solution` and asserts what one of its methods returns.
+"""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.core.values import Problem
+from raypoly.core.values import Problem, TestSuite
+from raypoly.data.formats.mbpp import check_of
+from raypoly.data.formats.python_source import parse_python
 from raypoly.data.formats.row_fields import (
     EntryPoint,
     Identifier,
@@ -113,3 +119,53 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     return it.make_problem(
         it.task_id, prompt, check_suite(it.test), it.entry_point, prelude=it.prompt, solution=it.completion
     )
+
+
+class _ContestRow(SourceRow):
+    task_id: Identifier
+    test: str
+    prompt: Text = ""
+    prompt_sft: Text = ""
+    meta: Any = None
+
+
+def to_problem_contest(row: Mapping[str, Any]) -> Problem:
+    it = _ContestRow.model_validate(row)
+    body = parse_python(it.test, "test").body
+    made = [s for s in body if isinstance(s, ast.Assign) and ast.unparse(s.value) == "Solution()"]
+    plain = _PlainCalls({ast.unparse(target) for s in made for target in s.targets})
+    asserts = "\n".join(ast.unparse(plain.visit(s)) for s in body if s not in made)
+    if len(plain.methods) != 1:
+        raise ValueError(f"test: calls {len(plain.methods)} methods of a Solution, and one can be called")
+    (method,) = plain.methods
+    _, _, check = check_of(asserts, "", "", f"def {method}(): pass")
+    prompt, suite = prompt_of(it.prompt_sft or it.prompt), TestSuite("check", check)
+    return it.make_problem(it.task_id, prompt, suite, f"Solution().{method}", PRELUDE)
+
+
+class _PlainCalls(ast.NodeTransformer):
+    """`my_solution.two(**test_input)` as `two(n=2)`, with the arguments that `test_input` was last set to."""
+
+    def __init__(self, objects: set[str]) -> None:
+        self.objects = objects
+        self.methods = set[str]()
+        self._arguments: dict[str, ast.Dict] = {}
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        if isinstance(node.value, ast.Dict):
+            self._arguments[ast.unparse(node.targets[0])] = node.value
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if ast.unparse(node.value) not in self.objects:
+            return node
+        self.methods.add(node.attr)
+        return ast.Name(node.attr, ast.Load())
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        given = self._arguments.get(ast.unparse(node.keywords[0].value)) if len(node.keywords) == 1 else None
+        if given is not None and node.keywords[0].arg is None:
+            names = [str(ast.literal_eval(key or "''")) for key in given.keys]
+            node.keywords = [ast.keyword(name, value) for name, value in zip(names, given.values, strict=True)]
+        return node

@@ -95,7 +95,7 @@ def _tests(column: Any, name: str) -> list[LiveCodeBenchTest]:
     if not column:
         return []
     try:
-        return _TESTS.validate_python(_unpack_tests(column, name) if isinstance(column, str) else column)
+        return _TESTS.validate_python(unpack_tests(column, name) if isinstance(column, str) else column)
     except ValidationError as error:
         raise ValueError(f"{name}: {error_reason(error)}") from None
 
@@ -119,7 +119,7 @@ def function_name(metadata: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _unpack_tests(column: str, name: str) -> Any:
+def unpack_tests(column: str, name: str) -> Any:
     try:
         return loads(column if column.lstrip()[:1] in _JSON else _packed_text(_decompress(column)))
     except (ValueError, zlib.error) as error:

@@ -43,7 +43,7 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     """MBPP+ has a longer program of tests in `test`, which is run in place of `test_list`; the policy sees the list."""
     it = _Row.model_validate(row)
     shown = "\n".join(it.test_list)
-    name, prelude, check = _check_of(it.test or shown, "\n".join(it.test_imports), it.test_setup_code, it.code)
+    name, prelude, check = check_of(it.test or shown, "\n".join(it.test_imports), it.test_setup_code, it.code)
     description = it.text or it.prompt
     if description.strip():
         description = f"{description.strip()}\n\nYour code should pass these tests:\n```python\n{shown}\n```"
@@ -51,7 +51,7 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     return it.make_problem(it.task_id, prompt_of(description), tests, name, prelude, solution=it.code)
 
 
-def _check_of(tests: str, imports: str, setup: str, code: str) -> tuple[str, str, str]:
+def check_of(tests: str, imports: str, setup: str, code: str) -> tuple[str, str, str]:
     """(entry point, imports of the data set for program and tests, source of `check(candidate)`) of one row.
 
     `code` is a known solution, which says what the program has to define. Raises `ValueError` where the tests need more

@@ -1,4 +1,4 @@
-"""LiveCodeBench's code execution and test output prediction: what a call returns, by a program or by its statement.
+"""CRUXEval and LiveCodeBench's code execution, and its test output prediction: what a call returns.
 
 Such a problem has one answer and runs nothing. What is right is a Python literal, as Python printed it or as a test of
 code generation has it in JSON.
@@ -46,7 +46,7 @@ _CASES = TypeAdapter(list[_Case])
 
 
 def recognises(row: Mapping[str, Any]) -> bool:
-    return {"code", "input", "output", "function_name"} <= row.keys()
+    return {"code", "input", "output"} <= row.keys()
 
 
 def recognises_test(row: Mapping[str, Any]) -> bool:
@@ -54,9 +54,14 @@ def recognises_test(row: Mapping[str, Any]) -> bool:
 
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
-    """`input` is a call of the program `code`, `output` what Python printed of its result."""
+    """`input` is a call of the program `code`, in CRUXEval the arguments of its function `f`; `output` is what Python
+    printed of its result.
+    """
     it = _Execution.model_validate(row)
-    asked = f"What does this call return?\n```python\n{it.input}\n```"
+    called = it.input if "function_name" in row else f"f({it.input})"
+    if "function_name" not in row and "def f(" not in it.code:
+        raise ValueError("code: does not define the function f, which CRUXEval's rows call")
+    asked = f"What does this call return?\n```python\n{called}\n```"
     prompt = f"Here is a Python program:\n```python\n{it.code}\n```\n\n{asked}\n\n{ASKED}"
     return it.make_problem(it.id, prompt, TestSuite("answer", it.output))
 
