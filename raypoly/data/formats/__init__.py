@@ -13,6 +13,7 @@ A format is two functions in a module here, and one line in `FORMATS`:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -132,7 +133,11 @@ def _check_texts(problem: Problem) -> Problem:
     return problem
 
 
-@dataclass(frozen=True)
+MOST_REJECTED = 1_000_000
+"""Each takes some 200 bytes of memory."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rejected:
     line: int
     """Its line, or its place in a Parquet file, from 1."""
@@ -161,6 +166,7 @@ class ProblemStream:
         self._path = path
         self.files = files_of(path) if files is None else list(files)
         self.rejected: list[Rejected] = []
+        """At most `MOST_REJECTED`."""
         self.ids: set[str] = set()
 
     def rows(self) -> int | None:
@@ -186,7 +192,11 @@ class ProblemStream:
             if problem.id in self.ids:
                 raise ValueError(f"{problem.id!r} appears a second time; ids have to differ")
         except ValueError as error:
-            self.rejected.append(Rejected(number, row_id(row), str(error), str(file)))
+            self.rejected.append(Rejected(number, row_id(row), sys.intern(str(error)), sys.intern(str(file))))
+            if len(self.rejected) > MOST_REJECTED:
+                first = self.rejected[0]
+                many = f"more than {MOST_REJECTED:,} rows that can't be used, the first in line {first.line}"
+                raise UsageError(f"{file} has {many}: {first.reason}.") from None
             return None
         self.ids.add(problem.id)
         return problem

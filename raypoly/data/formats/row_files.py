@@ -1,11 +1,11 @@
-"""Rows of files, whatever holds them: JSON lines, plain or gzipped, or Parquet; one file, a folder or `part-*.parquet`.
+"""Rows of files: JSON lines or a `.json` array, plain or gzipped, or Parquet; one file, a folder or `part-*.parquet`.
 
     for file in files_of(path):
         for number, row in rows_of(file):       # a row, or the ValueError that says why there is none
             ...
 
-Rows come one by one. A file's first bytes say what it holds, not its name. In a user's file of JSON rows a bad one is a
-`UsageError` that names file and line:
+Rows come one by one. A file's first bytes say what it holds, but for a `.jsonl`, which is no array. In a user's file of
+JSON rows a bad one is a `UsageError` that names file and line:
 
     for row in read_rows(Path("groups.jsonl")):
         row.parse_as(GroupRow)                       # checked by a pydantic model
@@ -16,8 +16,12 @@ from __future__ import annotations
 
 import glob
 import gzip
+import io
+import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
@@ -26,11 +30,13 @@ from pydantic import BaseModel, ValidationError
 
 from raypoly.core.errors import UsageError
 from raypoly.data.formats import parquet_rows
-from raypoly.data.formats.long_integers import loads
+from raypoly.data.formats.long_integers import TooManyValues, check_size, loads, long_integers
 
 LONGEST_LINE = 1 << 28
 """Bytes; a longer line is passed over without being held. What is read of a line takes several times its memory."""
 _ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")  # of the files that are read of a folder
+_CHUNK = 1 << 20  # characters of an array that are read at once
+_SKIPPED = re.compile(r"[\s,]*")
 _GZIP = b"\x1f\x8b"
 
 Row = TypeVar("Row")
@@ -39,7 +45,7 @@ Row = TypeVar("Row")
 def files_of(path: Path) -> list[Path]:
     """The file itself, those of a folder, or those that a pattern names, by name. Raises `UsageError` for none."""
     if path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS))
+        found = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS) or is_array(file))
         if not found:
             raise UsageError(f"{path} is a folder without a file {', '.join('*' + ending for ending in _ENDINGS)}.")
         return found
@@ -59,8 +65,12 @@ def rows_of(file: Path) -> Iterator[tuple[int, Any]]:
     if parquet_rows.is_parquet(file):
         yield from parquet_rows.read_parquet(file)
         return
-    for number, line in read_lines(file):
-        yield number, parse_line(line)
+    with _open(file) as opened:
+        if _begins_array(file, opened):
+            yield from _elements(opened)
+        else:
+            for number, line in _numbered(opened):
+                yield number, parse_line(line)
 
 
 def numbered_throughout(
@@ -77,7 +87,9 @@ def numbered_throughout(
 
 def count_rows(file: Path) -> int:
     """Rows, good or bad; they are not looked at. Raises `UsageError` where the file can't be read."""
-    return parquet_rows.count_parquet_rows(file) if parquet_rows.is_parquet(file) else sum(1 for _ in read_lines(file))
+    if parquet_rows.is_parquet(file):
+        return parquet_rows.count_parquet_rows(file)
+    return sum(1 for _ in (rows_of(file) if is_array(file) else read_lines(file)))
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -85,16 +97,60 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
     Raises `UsageError` where the file can't be read.
     """
+    with _open(path) as file:
+        yield from _numbered(file)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[io.BufferedReader]:
+    """The file's content. Raises `UsageError` where it can't be read, then or while it is."""
     try:
         with path.open("rb") as plain:
             zipped = plain.peek(2)[:2] == _GZIP
             with gzip.open(plain, "rb") if zipped else plain as file:
-                yield from _numbered(file)  # type: ignore[arg-type]
+                yield file  # type: ignore[misc]
     except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{path} can't be read: {error}.") from error
 
 
-def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def is_array(file: Path) -> bool:
+    """Whether it is named `.json`, or `.json.gz`, and holds one array of rows."""
+    if not file.name.endswith((".json", ".json.gz")) or not file.is_file():
+        return False
+    with _open(file) as opened:
+        return _begins_array(file, opened)
+
+
+def _begins_array(file: Path, opened: io.BufferedReader) -> bool:
+    return ".jsonl" not in file.name and opened.peek(1).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+
+
+def _elements(file: io.BufferedReader) -> Iterator[tuple[int, Any]]:
+    """The elements of an array, read as they are needed; one that is no JSON ends it."""
+    text, decode = io.TextIOWrapper(file, "utf-8-sig"), json.JSONDecoder().raw_decode
+    buffer, place, number, more = "", 0, 0, _CHUNK
+    try:
+        buffer = text.read(_CHUNK).lstrip()[1:]
+        while (place := _SKIPPED.match(buffer, place).end()) == len(buffer) or buffer[place] != "]":  # type: ignore[union-attr]
+            try:
+                with long_integers():
+                    row, place = decode(buffer, place)
+                number, more = number + 1, _CHUNK
+                yield number, row
+            except (ValueError, RecursionError) as error:
+                # perhaps its end is not read yet; twice as much each time, as it is looked at from its beginning
+                buffer, place = buffer[place:], 0
+                if len(buffer) > LONGEST_LINE:
+                    raise ValueError(f"longer than {LONGEST_LINE >> 20} MiB") from None
+                check_size(buffer)
+                if not (read := text.read(more)):
+                    raise ValueError(f"not JSON: {error}") from None
+                buffer, more = buffer + read, more * 2
+    except ValueError as error:
+        yield number + 1, ValueError(str(error))
+
+
+def _numbered(file: BinaryIO | io.BufferedReader) -> Iterator[tuple[int, bytes]]:
     number = 0
     while line := file.readline(LONGEST_LINE):
         number += 1
@@ -114,6 +170,8 @@ def parse_line(line: bytes) -> Any:
         return loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return ValueError("not UTF-8")
+    except TooManyValues as error:
+        return error
     except ValueError as error:
         return ValueError(f"not JSON, and each line has to be one object: {error}")
 

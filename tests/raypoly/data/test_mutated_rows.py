@@ -29,6 +29,7 @@ from raypoly.core.errors import UsageError
 from raypoly.data.formats import ProblemStream, problem_of, program_of, row_of
 from tests.raypoly.data.format_rows import EXECUTION, TEST_OUTPUT
 from tests.raypoly.data.source_rows import REFUSED, SAMPLES, packed
+from tests.raypoly.data.trainer_rows import TRAINER_REFUSED, TRAINER_SAMPLES
 
 ROWS = int(os.environ.get("RAYPOLY_ROWS", "400"))
 SECONDS = 20.0
@@ -94,7 +95,8 @@ EXTREMES = st.sampled_from(
 )
 
 
-ALL_ROWS = [*(sample.row for sample in SAMPLES), *(row for row, _ in REFUSED), EXECUTION, TEST_OUTPUT]
+ALL_ROWS = [*(sample.row for sample in (*SAMPLES, *TRAINER_SAMPLES)), EXECUTION, TEST_OUTPUT]
+ALL_ROWS += [row for row, _ in (*REFUSED, *TRAINER_REFUSED)]
 COLUMNS = sorted({name for row in ALL_ROWS for name in row})
 
 
@@ -115,7 +117,7 @@ def lines(draw: st.DrawFn) -> bytes:
     """A row's line after one to three damages, and perhaps some to its bytes."""
     row = opened(copy.deepcopy(draw(st.sampled_from([*ALL_ROWS, {}]))))
     for name in draw(st.lists(st.sampled_from(COLUMNS) | TEXTS, max_size=2)) if draw(st.booleans()) else ():
-        row[name] = draw(VALUES | EXTREMES)
+        row[name] = copy.deepcopy(draw(VALUES | EXTREMES))
     for _ in range(draw(st.integers(1, 3))):
         there = places(row)
         if not there:

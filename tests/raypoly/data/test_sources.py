@@ -15,9 +15,12 @@ import pytest
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem
-from raypoly.data.formats import ProblemStream, problem_of, program_of, read_problems
+from raypoly.data.formats import FORMATS, ProblemStream, problem_of, program_of, read_problems
+from raypoly.data.preparing.prepare_config import SourceConfig
+from raypoly.data.preparing.sources import load_sources
 from raypoly.verifier import LocalPool
 from tests.raypoly.data.source_rows import CODE_CONTESTS, REFUSED, SAMPLES, Row, Sample
+from tests.raypoly.data.trainer_rows import TRAINER_REFUSED, TRAINER_SAMPLES
 
 
 def name_of(sample: Sample) -> str:
@@ -30,7 +33,7 @@ def pool() -> Iterator[LocalPool]:
         yield pool
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=name_of)
+@pytest.mark.parametrize("sample", [*TRAINER_SAMPLES, *SAMPLES], ids=name_of)
 def test_a_right_program_passes_and_a_wrong_one_is_wrong(tmp_path: Path, pool: LocalPool, sample: Sample) -> None:
     path = tmp_path / "rows.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(sample.row).encode()))
@@ -42,14 +45,29 @@ def test_a_right_program_passes_and_a_wrong_one_is_wrong(tmp_path: Path, pool: L
     assert problem.id
 
 
-@pytest.mark.parametrize("sample", SAMPLES[:-1], ids=name_of)
+@pytest.mark.parametrize("sample", [*TRAINER_SAMPLES, *SAMPLES[:-1]], ids=name_of)
 def test_parquet_says_the_same_as_json(tmp_path: Path, sample: Sample) -> None:
     pq.write_table(pa.Table.from_pylist([sample.row]), tmp_path / "train-00000-of-00001.parquet")
     (problem,) = read_problems(tmp_path / "train-00000-of-00001.parquet").problems
     assert problem == replace(problem_of(sample.row), source=problem.source)
 
 
-@pytest.mark.parametrize(("row", "reason"), REFUSED, ids=lambda it: it if isinstance(it, str) else "")
+@pytest.mark.parametrize("sample", TRAINER_SAMPLES, ids=name_of)
+def test_a_row_is_read_as_its_own_format(sample: Sample) -> None:
+    assert next(it.name for it in FORMATS if it.recognises(sample.row)) == sample.name.partition(":")[0]
+
+
+def test_a_preparation_takes_every_format(tmp_path: Path) -> None:
+    rows = [sample.row for sample in (*TRAINER_SAMPLES, *SAMPLES)]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    loaded = load_sources({"all": SourceConfig(path=str(tmp_path / "rows.json"))})
+    assert {decision.reason for decision in loaded.decisions} <= {"", "its row has no text to ask the policy with"}
+    assert len(loaded.candidates) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"), [*TRAINER_REFUSED, *REFUSED], ids=lambda it: it if isinstance(it, str) else ""
+)
 def test_rows_that_no_verdict_would_be_right_for_are_set_aside_with_a_reason(
     tmp_path: Path, row: Row, reason: str
 ) -> None:
