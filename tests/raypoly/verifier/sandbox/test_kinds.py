@@ -234,3 +234,95 @@ def test_a_limit_is_ten_times_the_reference_between_a_second_and_the_cap() -> No
             verdict = sandbox.score(replace(problem, reference_seconds=reference), BUSY)
             assert verdict.status == status, (reference, verdict)
             assert verdict.repeatable == (status == "passed")
+
+
+HALF = "def f(n):\n if n % 2: raise ValueError('odd')\n return n // 2"
+RAISES = """
+def check(candidate):
+    assert candidate(4) == 2
+    try:
+        candidate(3)
+    except ValueError as error:
+        assert str(error) == "odd"
+    else:
+        assert False, "no ValueError"
+    assert candidate(6) == 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "word"),
+    [
+        (HALF, "passed", ""),
+        ("class Odd(ValueError): pass\n" + HALF.replace("raise ValueError", "raise Odd"), "passed", ""),
+        (HALF.replace("// 2", "// 2 + (n > 4)"), "wrong", "test 3: f(6) gave 4"),
+        (HALF.replace("ValueError", "KeyError"), "error", "test 2: f(3): KeyError: odd"),
+        (HALF.replace("ValueError('odd')", "SystemExit"), "error", "SystemExit"),
+        (HALF.replace("raise ValueError('odd')", "return 1"), "wrong", "no ValueError"),
+        (HALF.replace("raise ValueError('odd')", "__import__('os')._exit(0)"), "error", "exit code"),
+        (HALF.replace("raise ValueError('odd')", "[0] * 10 ** 9"), "memory", "MemoryError"),
+        (HALF.replace("return n // 2", "raise ValueError"), "error", "test 1: f(4): ValueError"),
+    ],
+)
+@pytest.mark.parametrize("all_tests", [False, True])
+def test_a_check_may_expect_an_exception(
+    sandbox: Sandbox, graded: Sandbox, code: str, status: str, word: str, all_tests: bool
+) -> None:
+    verdict = (graded if all_tests else sandbox).score(check(RAISES), code)
+    assert (verdict.status, word in verdict.detail) == (status, True), verdict
+
+
+def test_every_exception_crosses_with_its_text_and_a_strange_one_as_its_base(sandbox: Sandbox) -> None:
+    kinds = ("ValueError", "KeyError", "SyntaxError", "StopIteration", "OSError", "RecursionError")
+    for made in [f"{kind}('x')" for kind in kinds] + ["UnicodeDecodeError('utf-8', b'', 0, 1, 'x')"]:
+        kind = made.partition("(")[0]
+        source = f"def check(candidate):\n try:\n  candidate()\n except {kind} as error: assert type(error) is {kind}\n"
+        verdict = sandbox.score(check(source + " else: assert False\n"), f"def f(): raise {made}")
+        assert verdict.passed, (kind, verdict)
+    strange = "class E(BaseException): pass\ndef f(): raise E('x')"
+    source = "def check(candidate):\n try: candidate()\n except BaseException: pass\n"
+    assert sandbox.score(check(source), strange).status == "error"
+
+
+PICK = "def f(kind, values): return [kind(value) for value in values]"
+
+
+@pytest.mark.parametrize(
+    "way", [" assert candidate({}, ['1']) == {}\n", " for _ in 'x': assert candidate({}, ['1']) == {}\n"]
+)
+@pytest.mark.parametrize(
+    ("given", "expected", "broken"),
+    [
+        ("int", "[1]", ""),
+        ("len", "[1]", ""),
+        ("lambda x: x", "['1']", "<function>"),
+        ("str.upper", "['1']", "<method_descriptor>"),
+        ("math.sqrt", "[1]", "<builtin_function_or_method>"),
+        ("(lambda: 0).__code__", "[1]", "<code>"),
+    ],
+)
+def test_builtins_are_handed_over_by_name_and_what_can_not_be_is_the_problems_fault(
+    sandbox: Sandbox, way: str, given: str, expected: str, broken: str
+) -> None:
+    problem = check("import math\ndef check(candidate):\n" + way.format(given, expected))
+    if not broken:
+        assert sandbox.score(problem, PICK).passed
+        assert sandbox.score(problem, PICK.replace("kind(value)", "7")).status == "wrong"
+        return
+    with pytest.raises(BrokenTests, match=f"call it with {broken}"):
+        sandbox.score(problem, PICK)
+
+
+@pytest.mark.parametrize("returned", ["len", "eval", "int", "lambda: 0", "print", "type('T', (), {})", "[].append"])
+def test_no_program_hands_a_check_what_can_be_called_nor_breaks_it_by_what_it_returns(
+    sandbox: Sandbox, returned: str
+) -> None:
+    source = "def check(candidate):\n got = candidate([0])\n assert not callable(got)\n assert candidate([got]) != 1\n"
+    verdict = sandbox.score(check(source), f"def f(x):\n x[:] = [{returned}]\n return {returned}")
+    assert verdict.passed, verdict
+    simple = check("def check(candidate):\n assert candidate(0) == 1\n")
+    assert sandbox.score(simple, f"def f(x): return {returned}").status == "wrong"
+
+
+def test_functions_write_out_numbers_of_fifty_thousand_digits(sandbox: Sandbox) -> None:
+    assert sandbox.score(calls(([20_000], 6021)), "def f(n): return len(str(2 ** n))").passed
