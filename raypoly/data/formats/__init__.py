@@ -72,6 +72,11 @@ def _has(*columns: str) -> Callable[[Row], bool]:
     return lambda row: all(name in row for name in columns)
 
 
+def _asks(*columns: str) -> Callable[[Row], bool]:
+    # names that any row may have beside its own: one with an entry point is a benchmark's
+    return lambda row: all(name in row for name in columns) and "entry_point" not in row
+
+
 FORMATS = (
     Format("raypoly", raypoly_rows.recognises, raypoly_rows.to_problem),
     Format("LiveCodeBench", livecodebench.recognises, livecodebench.to_problem),
@@ -86,13 +91,14 @@ FORMATS = (
     Format("verifiable problems", test_lists.recognises, test_lists.to_problem),
     Format("SkyRL", _has("reward_spec"), test_lists.to_problem),
     Format("NeMo Gym", _has("verifier_metadata"), test_lists.to_problem),
-    Format("open-instruct", _has("ground_truth"), test_lists.to_problem),
+    Format("open-instruct", _asks("ground_truth"), test_lists.to_problem),
     Format("KodCode", kodcode.recognises, kodcode.to_problem),
-    Format("rStar-Coder", _has("question", "inputs", "outputs"), test_lists.to_problem),
-    Format("AceCode", _has("question", "test_cases"), test_lists.to_problem),
-    Format("verifiers", _has("info"), test_lists.to_problem),
-    Format("TRL", lambda row: "prompt" in row and ("test_cases" in row or "answer" in row), test_lists.to_problem),
-    Format("question and answer", _has("question", "answer"), test_lists.to_problem),
+    Format("rStar-Coder", _asks("question", "inputs", "outputs"), test_lists.to_problem),
+    Format("AceCode", _asks("question", "test_cases"), test_lists.to_problem),
+    Format("verifiers", _asks("info"), test_lists.to_problem),
+    Format("TRL", _asks("prompt", "test_cases"), test_lists.to_problem),
+    Format("prompt and answer", _asks("prompt", "answer"), test_lists.to_problem),
+    Format("question and answer", _asks("question", "answer"), test_lists.to_problem),
     Format("BigCodeBench", lambda row: "complete_prompt" in row or "instruct_prompt" in row, _refuse_bigcodebench),
     Format("evalplus", evalplus.recognises, evalplus.to_problem),
     Format("HumanEval-X", _has("task_id", "declaration"), humaneval.to_problem_x),

@@ -57,6 +57,20 @@ def test_a_row_is_read_as_its_own_format(sample: Sample) -> None:
     assert next(it.name for it in FORMATS if it.recognises(sample.row)) == sample.name.partition(":")[0]
 
 
+@pytest.mark.parametrize("sample", SAMPLES, ids=name_of)
+def test_columns_of_other_trainers_beside_its_own_change_nothing(sample: Sample) -> None:
+    names = {"info", "answer", "dataset", "messages", "question_id", "source"} - sample.row.keys()
+    more = {name: {} if name == "info" else "x" for name in names if "entry_point" in sample.row or name != "info"}
+    if sample.name != "raypoly's own":
+        assert problem_of(sample.row | more).tests == problem_of(sample.row).tests
+
+
+@pytest.mark.parametrize("sample", [*TRAINER_SAMPLES, *SAMPLES], ids=name_of)
+def test_a_whole_programs_prompt_says_where_input_comes_from(sample: Sample) -> None:
+    problem = problem_of(sample.row)
+    assert problem.tests.kind != "stdin" or "standard input" in problem.prompt
+
+
 def test_a_preparation_takes_every_format(tmp_path: Path) -> None:
     rows = [sample.row for sample in (*TRAINER_SAMPLES, *SAMPLES)]
     (tmp_path / "rows.json").write_text(json.dumps(rows))

@@ -184,8 +184,10 @@ TRAINER_SAMPLES = [
     Sample("verifiable problems: Skywork's asserts", verl({"assert_case": ASSERTS}, 2), ADD, NO_ADD, solved=False),
     Sample("verifiable problems: verl's taco", verl(PAIRS, 3), SUM, NO_SUM, solved=False),
     Sample("TRL", TRL, SUM, NO_SUM),
-    Sample("TRL: tests in answer", {"prompt": "Add. (TRL)", "answer": json.dumps(CASES)}, SUM, NO_SUM, solved=False),
-    Sample("TRL: a value", {"prompt": "What is 2 + 2?", "answer": "4"}, "4", "5", solved=False),
+    Sample(
+        "prompt and answer: tests", {"prompt": "Add. (TRL)", "answer": json.dumps(CASES)}, SUM, NO_SUM, solved=False
+    ),
+    Sample("prompt and answer", {"prompt": "What is 2 + 2?", "answer": "4"}, "4", "5", solved=False),
     Sample("question and answer", {"question": "What is 2 * 4?", "answer": 8}, "8", "16", solved=False),
     Sample("AReaL", AREAL, SUM, NO_SUM, solved=False),
     Sample("code execution", CRUXEVAL, "'abab'", "'ab'", solved=False),
@@ -210,6 +212,7 @@ TRAINER_REFUSED: list[tuple[Row, str]] = [
     (KODCODE | {"test": "from solution import add\n\ndef test_it(capsys):\n    add(1, 2)\n"}, "the fixture capsys"),
     (KODCODE | {"test": "from solution import add\n\nclass TestAdd:\n    pass\n"}, "a class of tests"),
     (KODCODE | {"test": "from solution import add as plus\n\ndef test_it():\n    plus(1, 2)\n"}, "another name"),
+    (ACECODE | {"test_cases": ["assert Stack().push(1) == [1]"]}, "build objects of Stack"),
     (CONTEST | {"test": "s = Solution()\nassert s.one(1) == s.two(1)\n"}, "calls 2 methods"),
     (EVALPLUS | {"base_input": []}, "base_input"),
     (EVALPLUS | {"canonical_solution": "    return ("}, "canonical_solution: not Python"),
