@@ -11,7 +11,7 @@ from typing import Any
 
 from raypoly.core.values import Problem, TestSuite
 from raypoly.data.formats.mbpp import check_of
-from raypoly.data.formats.python_source import parse_python
+from raypoly.data.formats.python_source import names_read, parse_python
 from raypoly.data.formats.row_fields import (
     EntryPoint,
     Identifier,
@@ -126,7 +126,6 @@ class _ContestRow(SourceRow):
     test: str
     prompt: Text = ""
     prompt_sft: Text = ""
-    meta: Any = None
 
 
 def to_problem_contest(row: Mapping[str, Any]) -> Problem:
@@ -134,7 +133,10 @@ def to_problem_contest(row: Mapping[str, Any]) -> Problem:
     body = parse_python(it.test, "test").body
     made = [s for s in body if isinstance(s, ast.Assign) and ast.unparse(s.value) == "Solution()"]
     plain = _PlainCalls({ast.unparse(target) for s in made for target in s.targets})
-    asserts = "\n".join(ast.unparse(plain.visit(s)) for s in body if s not in made)
+    calls = [plain.visit(statement) for statement in body if statement not in made]
+    read = names_read(calls)
+    kept = [s for s in calls if not isinstance(s, ast.Assign) or ast.unparse(s.targets[0]) in read]
+    asserts = "\n".join(map(ast.unparse, kept))
     if len(plain.methods) != 1:
         raise ValueError(f"test: calls {len(plain.methods)} methods of a Solution, and one can be called")
     (method,) = plain.methods
@@ -152,6 +154,7 @@ class _PlainCalls(ast.NodeTransformer):
         self._arguments: dict[str, ast.Dict] = {}
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        self.generic_visit(node)
         if isinstance(node.value, ast.Dict):
             self._arguments[ast.unparse(node.targets[0])] = node.value
         return node

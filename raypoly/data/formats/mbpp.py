@@ -67,20 +67,17 @@ def check_of(tests: str, imports: str, setup: str, code: str) -> tuple[str, str,
         taken = _imports_used(solution, names)
         starred = any(map(_is_star, prelude + body + taken))
         name = _entry_point([n for n in names_read(body) if n in names - names_bound(taken)], solution, starred)
-        if (
-            solution is None
-            and name[0].isupper()
-            and any(_uses_object(name, node) for s in body for node in ast.walk(s))
-        ):
+        if solution is None and name[0].isupper() and _uses_object(name, body):
             raise ValueError(f"tests: they build objects of {name}, a class that only the program defines")
         head = sorted(taken + [s for s in body if _is_head(s)], key=_is_future, reverse=True)
         return name, _text(prelude), _text([*head, _function(name, body)])
 
 
-def _uses_object(name: str, node: ast.AST) -> bool:
+def _uses_object(name: str, body: list[ast.stmt]) -> bool:
     """Whether it keeps, or asks, what a call of `name` returns."""
-    made = node.value if isinstance(node, ast.Attribute | ast.Assign) else None
-    return isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id == name
+    nodes = (node for statement in body for node in ast.walk(statement))
+    made = (node.value for node in nodes if isinstance(node, ast.Attribute | ast.Assign))
+    return any(isinstance(it, ast.Call) and isinstance(it.func, ast.Name) and it.func.id == name for it in made)
 
 
 def _imports_used(solution: ast.Module | None, names: set[str]) -> list[ast.stmt]:
