@@ -16,6 +16,8 @@ from raypoly.verifier.sandbox.zygote_client import Forker
 # most bytes of answers that are read, beside the arguments that they repeat: reading takes many times the memory
 _READ_BYTES = 4 << 20
 
+_CALLABLE = frozenset(("function", "builtin_function_or_method", "method_descriptor", "partial", "type"))
+
 
 class CheckRun:
     """One program, one check; used once. Raises `SandboxError` if the sandbox failed, or `BrokenTests`."""
@@ -77,7 +79,8 @@ class CheckRun:
         """The candidate's result and its arguments after the call, or what it raised, for the check to judge; None
         after another failure, which is recorded.
         """
-        if (what := plain_data.first_opaque((args, kwargs))) is not None:
+        what = plain_data.first_opaque((args, kwargs))
+        if what is not None and (not self._calls or what.what in _CALLABLE):  # else a result may have made it
             raise unsendable(self._problem, what)
         self._calls += 1
         self._call = call_text(self._problem.entry_point.rpartition(".")[2], args, kwargs)

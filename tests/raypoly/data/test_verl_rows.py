@@ -16,10 +16,11 @@ from raypoly.core.settings import load
 from raypoly.data import ProblemSet, build_problem_set
 from raypoly.data.formats import program_of
 from raypoly.data.problem_set import with_tests
-from raypoly.data.verl_rows import compute_score_args
+from raypoly.data.verl_rows import compute_score_args, problem_of_row
 from raypoly.planning.preflight import require_tests
 from raypoly.verifier.code_extraction import extract_code
 from raypoly.verifier.sandbox import Sandbox
+from tests.raypoly.data.trainer_rows import ASSERTS, CASES, PAIRS, SKYWORK, verl
 from tests.support.random_model import TEXTS
 from tests.support.verl_files import SCHEMA, code_row, gsm8k_row, write_parquet
 
@@ -188,3 +189,12 @@ def test_not_run_is_never_taken_for_wrong(tmp_path: Path, overrides: list[str], 
     ):
         own = ["reward.name=compute_score", "reward.compute_score=m:f"]
         require_tests(problems, load(None, [*fits, *own], lambda text: None))
+
+
+@pytest.mark.parametrize(
+    ("truth", "kind"),
+    [(SKYWORK, "check"), ({"assert_case": ASSERTS}, "check"), (ASSERTS, "check"), (PAIRS, "stdin"), (CASES, "stdin"),
+     ("42", "none"), ([1, 2], "none"), (["yes", "no"], "none"), ({"answer": 4}, "none")],
+)  # fmt: skip
+def test_a_ground_truth_that_holds_tests_in_any_shape_is_told_from_an_answer(truth: object, kind: str) -> None:
+    assert problem_of_row(verl(truth, 1), str).tests.kind == kind

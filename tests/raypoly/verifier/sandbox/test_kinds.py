@@ -320,6 +320,8 @@ def test_no_program_hands_a_check_what_can_be_called_nor_breaks_it_by_what_it_re
     source = "def check(candidate):\n got = candidate([0])\n assert not callable(got)\n assert candidate([got]) != 1\n"
     verdict = sandbox.score(check(source), f"def f(x):\n x[:] = [{returned}]\n return {returned}")
     assert verdict.passed, verdict
+    made = "from pathlib import Path\ndef check(candidate):\n a = Path(str(candidate([0])))\n candidate([a])\n"
+    assert sandbox.score(check(made), f"def f(x): return {returned}").status != "infra"
     simple = check("def check(candidate):\n assert candidate(0) == 1\n")
     assert sandbox.score(simple, f"def f(x): return {returned}").status == "wrong"
 
