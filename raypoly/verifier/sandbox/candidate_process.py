@@ -25,17 +25,13 @@ LAST_WORDS = 1 << 16
 class CandidateProcess:
     """Methods that wait raise `TestStopped` if the program stops, `SandboxError` if the sandbox failed."""
 
-    def __init__(
-        self, forker: Forker, clock: Clock, entry_point: str, code: str, counted: bool, tests: bytes | None = None
-    ) -> None:
-        """`counted`: some test has a budget. `tests`: all tests, packed; None to send them one by one."""
+    def __init__(self, forker: Forker, clock: Clock, entry_point: str, code: str, counted: bool) -> None:
+        """`counted`: some test has a budget."""
         self._clock, self._forker = clock, forker
         self._nonce = os.urandom(NONCE)
         self._child = forker.fork(clock.in_all, clock)
-        role = ("candidate", self._nonce, entry_point, counted, tests is not None)
-        frames = [plain_data.pack(role), code.encode("utf-8", "surrogatepass")]
-        self._child.send(*frames, *([] if tests is None else [tests]))
-        self._messages = iter(self._child.receive, None) if tests is None else self._child.messages()
+        role = ("candidate", self._nonce, entry_point, counted)
+        self._child.send(plain_data.pack(role), code.encode("utf-8", "surrogatepass"))
         self._ended: ChildExit | None = None
         self.parses = True
 
@@ -50,7 +46,7 @@ class CandidateProcess:
     def message(self) -> bytes:
         """The next message, believed only behind the nonce."""
         try:
-            message = next(self._messages)
+            message = self._child.receive()
         except OutOfTime:
             limit = self._clock.per_message
             raise TestStopped("timeout", f"more than {limit:g} s of CPU", by_clock=True) from None

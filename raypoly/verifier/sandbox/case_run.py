@@ -50,8 +50,7 @@ class CaseRun:
         """Judge the tests from `start` on in one process. Returns the test to go on with in another."""
         outcome, suite = self._outcome, self._suite
         clock = Clock(self._clock.per_message, self._clock.in_all - outcome.cpu_seconds)
-        tests = None if suite.one_by_one else suite.inputs(start)
-        program = CandidateProcess(self._forker, clock, self._entry_point, self._code, suite.counted, tests)
+        program = CandidateProcess(self._forker, clock, self._entry_point, self._code, suite.counted)
         try:
             program.load()
             for index, case in enumerate(suite.cases[start:], start):
@@ -69,8 +68,7 @@ class CaseRun:
 
     def _judge(self, program: CandidateProcess, index: int, case: Case) -> bool:
         try:
-            if self._suite.one_by_one:
-                program.send(case.message)
+            program.send(case.message)
             message = program.message()
             if message != case.expected_message:  # most answers equal the expected bytes
                 if len(message) > case.most_bytes:

@@ -13,7 +13,6 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,9 +27,8 @@ _CREDENTIALS = struct.Struct("3i")
 _POLL_SECONDS = 0.1
 _RANDOM = random.Random()
 _START_SECONDS = 60.0
-_WINDOW_MS = 32
-# bytes of finished messages for which a child may have waited until we looked: no sleep of its own
-_MAY_BLOCK = 1 << 16
+# Most tests take less than these microseconds: their answers cost no look at how the time was spent.
+_AT_ONCE = struct.pack("ll", 0, 2000)
 # fewer bytes never fill a socket, however small their pieces
 _FEW = 256
 # bytes of one message that surely fill a socket (a result has at most some 110 times as many), so that the child waits
@@ -63,7 +61,7 @@ class Clock:
 
     @property
     def backstop(self) -> float:
-        """Wall seconds for the whole life: far more than `in_all` needs under this machine's load."""
+        """Wall seconds to wait for the child in all: far more than `in_all` needs under this machine's load."""
         load = os.getloadavg()[0] / (os.cpu_count() or 1)
         return (30 + 3 * self.in_all) * max(1.0, load)
 
@@ -77,44 +75,37 @@ class Child:
         self.channel = channel
         """Of a template: its control socket, once its prelude has run."""
         self._clock = clock
-        self.channel.setblocking(False)
+        self.channel.setblocking(True)
+        self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _AT_ONCE)
         self._incoming = bytearray()
         self._outgoing = bytearray()
         self._scratch, self._looked = scratch, time.monotonic()
         self._meter: SleepMeter | None = None
-        # wall clock at its greeting; seconds spent when its last message was taken; CPU time when last read
-        self._began = self._taken = self._cpu = 0.0
+        # wall seconds in which we waited for it: what another does meanwhile is not its time
+        self._waited = 0.0
+        # seconds spent when its last message was taken; CPU time when last read
+        self._taken = self._cpu = 0.0
         self._pid = self._pidfd = -1
 
     def send(self, *messages: bytes) -> None:
         """Queue messages. `receive` sends what could not leave at once."""
         for message in messages:
-            self._outgoing += _HEADER.pack(len(message))
-            self._outgoing += message
+            self._outgoing += _HEADER.pack(len(message)) + message
         self._flush()
 
     def receive(self) -> bytes:
         """The next message. Raises `ChildGone`, `OutOfTime`, `Garbled` or `ScratchFull`."""
+        if self._pid >= 0 and not self._incoming and not self._outgoing:
+            self._read(1 << 16, 0)
         while (message := self._complete()) is None:
-            self._wait(0)
+            self._wait()
         return message
-
-    def messages(self) -> Iterator[bytes]:
-        """Messages as they arrive. Raises as `receive` does."""
-        window = 0
-        while True:
-            message = self._complete()
-            if message is not None:
-                yield message
-            else:
-                self._wait(0 if self._incoming else window)  # it may wait for us to take the rest of a message
-                window = min(2 * window or 1, _WINDOW_MS)
 
     def stream(self, limit: int) -> bytes:
         """All bytes until the child closes its end. Raises `OutOfTime`, or `Garbled` beyond `limit` bytes."""
         while True:
             try:
-                self._wait(0)
+                self._wait()
             except ChildGone:
                 return bytes(self._incoming)
             if len(self._incoming) > limit:
@@ -163,10 +154,10 @@ class Child:
             self._pidfd = os.pidfd_open(self._pid)
         except OSError as error:  # its template was killed, and it with it
             raise SandboxError(f"A sandbox child is gone before it began: {error}") from error
-        self._meter, self._began = SleepMeter(self._pid), time.monotonic()
+        self._meter = SleepMeter(self._pid)
 
-    def _wait(self, window: int) -> None:
-        """Read what has arrived. Look after `window` ms and ever more, or as soon as there is something if 0."""
+    def _wait(self) -> None:
+        """Read what arrives next."""
         self._await_greeting()
         assert self._meter is not None
         poll = select.poll()
@@ -176,27 +167,24 @@ class Child:
             self._look_at_scratch()
             # of the message's time only what was spent since the last one was taken
             left = min(self._clock.per_message - (spent - self._taken), self._clock.in_all - spent)
-            if left <= 0 or asked - self._began > self._clock.backstop:
+            if left <= 0 or self._waited > self._clock.backstop:
                 raise OutOfTime
-            # With a window we are not woken by the child's bytes, but by its end: it writes without a switch to us for
-            # each answer.
-            poll.register(self.channel, (0 if window else select.POLLIN) | (select.POLLOUT if self._outgoing else 0))
-            if window:
-                poll.register(self._pidfd, select.POLLIN)
-            most = min(1000 * left, 1000 * _POLL_SECONDS, window or 1000)
-            pause = max(1, most * _RANDOM.uniform(0.5, 1.0))  # no child can tell when it will be looked at
+            poll.register(self.channel, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+            # no child can tell when it will be looked at
+            pause = max(1, 1000 * min(left, _POLL_SECONDS) * _RANDOM.uniform(0.5, 1.0))
             events = poll.poll(pause)
             if any(event & select.POLLOUT for _, event in events):
                 self._flush()
             arrived = self._read()
             wall, cpu = time.monotonic() - asked, self.spent() - spent
+            self._waited += wall
             # behind more bytes the child may have waited for us all the time: nothing is charged then
-            if arrived < (_MAY_BLOCK if window else _BLOCKS):
+            if arrived < _BLOCKS:
                 late = max(0.0, wall - pause / 1000)
                 self._meter.watch(wall, cpu, late, arrived > 0, arrived >= _FEW or self._is_complete())
             if arrived:
                 return
-            asked, spent, window = asked + wall, self.spent(), min(2 * window, _WINDOW_MS)
+            asked, spent = asked + wall, self.spent()
 
     def _look_at_scratch(self) -> None:
         if self._scratch is not None and time.monotonic() - self._looked > _POLL_SECONDS:
@@ -211,7 +199,7 @@ class Child:
         return len(self._incoming) >= _HEADER.size + int(size)
 
     def _complete(self) -> bytes | None:
-        """The next message, if it has arrived. Raises `Garbled` if it claims to be too long."""
+        """The next message, if it has arrived. Raises `Garbled` if it claims to be too long, `OutOfTime`."""
         if len(self._incoming) < _HEADER.size:
             return None
         (size,) = _HEADER.unpack_from(self._incoming)
@@ -222,11 +210,13 @@ class Child:
         message = bytes(self._incoming[_HEADER.size : _HEADER.size + size])
         del self._incoming[: _HEADER.size + size]
         self._taken = self.spent()
+        if self._taken > self._clock.in_all:
+            raise OutOfTime
         return message
 
-    def _read(self) -> int:
+    def _read(self, most: int = 1 << 20, flags: int = socket.MSG_DONTWAIT) -> int:
         try:
-            part = self.channel.recv(1 << 20)
+            part = self.channel.recv(most, flags)
         except BlockingIOError:
             return 0
         except OSError:
@@ -239,7 +229,7 @@ class Child:
     def _flush(self) -> None:
         try:
             while self._outgoing:
-                sent = self.channel.send(self._outgoing[: 1 << 20])
+                sent = self.channel.send(self._outgoing[: 1 << 20], socket.MSG_DONTWAIT)
                 del self._outgoing[:sent]
         except BlockingIOError:
             return  # the rest follows when the child has read some

@@ -12,7 +12,6 @@ from raypoly.core.values import Comparison, Problem
 from raypoly.data.formats.long_integers import loads
 from raypoly.verifier.sandbox.child import plain_data
 
-_AT_ONCE_BYTES = 4 << 20
 # equal values differ in size: `True` takes a byte, 1 takes nine
 _SPELLING, _SMALL_ANSWER = 16, 1 << 16
 DEFAULT_COUNTERS = ("steps", "elements", "depth")
@@ -70,20 +69,6 @@ class Cases:
     @cached_property
     def counted(self) -> bool:
         return any(case.budget is not None for case in self.cases)
-
-    @cached_property
-    def one_by_one(self) -> bool:
-        """Whether a test is sent only after the last answer: tests have budgets, which a program must not see in
-        advance, or the suite is huge."""
-        return self.counted or sum(len(case.message) for case in self.cases) > _AT_ONCE_BYTES
-
-    def inputs(self, start: int = 0) -> bytes:
-        """The tests from `start` on as one message."""
-        return plain_data.pack([case.message for case in self.cases[start:]]) if start else self._inputs
-
-    @cached_property
-    def _inputs(self) -> bytes:
-        return plain_data.pack([case.message for case in self.cases])
 
 
 @dataclass(frozen=True)

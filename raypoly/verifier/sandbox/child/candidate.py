@@ -1,9 +1,9 @@
 """Run one program: load its code once, then make each test's call. The parent compares results.
 
-Messages in: the code, then all tests in one message, or one message a test; a test is `(args, kwargs, budget,
-want_args)`. Messages out, each behind the nonce: `("ready",)` or why the code can't be loaded; for each test `("ok",
-result, args, counts)`, `("raised", kind, text, builtin kind)` or `("memory",)`; or last words about a budget or
-tampering.
+Messages in: the code, then each test when the last is answered, `(args, kwargs, budget, want_args)`: a program knows no
+input while another test's clock runs. Messages out, each behind the nonce: `("ready",)` or why it can't be loaded;
+for each test `("ok", result, args, counts)`, `("raised", kind, text, builtin kind)` or `("memory",)`; or last words about
+a budget or tampering.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ OPERATIONS = "<operations>"
 _IMMUTABLE = frozenset({int, str, bool, float, type(None)})
 
 
-def serve(
-    channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: str, counted: bool, at_once: bool
-) -> None:
-    """`counted`: some test has a budget. `at_once`: all tests are one message."""
+def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: str, counted: bool) -> None:
+    """`counted`: some test has a budget."""
 
     def report(*message: object) -> None:
         frames.send(channel, nonce + _encoded(message))
@@ -51,10 +49,6 @@ def serve(
         _report_error(report, error)
         return
     report("ready")
-    if at_once:
-        for test in plain_data.unpack(frames.receive(channel)):
-            _answer(report, function, namespace, counters, test)
-        return
     while True:
         _answer(report, function, namespace, counters, frames.receive(channel))
 

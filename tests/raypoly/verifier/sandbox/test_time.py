@@ -197,8 +197,8 @@ def test_the_time_for_which_this_process_is_late_is_no_sleep(sandbox: Sandbox, m
     code = "import time\ndef f(n):\n    while time.process_time() < 0.3: pass\n    return n"
     read, paused = Child._read, []
 
-    def late(child: Child) -> int:
-        arrived = read(child)
+    def late(child: Child, *how: int) -> int:
+        arrived = read(child, *how)
         if arrived == 0 and child.spent() > 0.15 and not paused:
             paused.append(time.sleep(1.5))
         return arrived
@@ -221,3 +221,35 @@ def test_a_huge_answer_is_not_read(sandbox: Sandbox, answer: str) -> None:
 def test_a_right_answer_may_be_large(sandbox: Sandbox) -> None:
     code = "def f(n):\n    return [float(i) for i in range(400_000)]"
     assert sandbox.score(calls(([1], list(range(400_000)))), code).passed
+
+
+LOOKS_AHEAD = """
+import gc, os, sys
+def f(word):
+    found = [it for it in gc.get_objects() if type(it) in (list, tuple)]
+    for held in list(found):
+        found += [it for it in gc.get_referents(held) if type(it) is bytes]
+    frame = sys._getframe()
+    while frame:
+        found += [it for it in frame.f_locals.values() if type(it) is bytes]
+        frame = frame.f_back
+    for number in range(3, 64):
+        try:
+            os.set_blocking(number, False)
+            found.append(os.read(number, 1 << 16))
+        except OSError:
+            pass
+        finally:
+            try:
+                os.set_blocking(number, True)
+            except OSError:
+                pass
+    text = repr([it for it in found if type(it) is bytes])
+    return [f"{word[:-1]}{n}" for n in range(int(word[-1]) + 1, 9) if f"{word[:-1]}{n}" in text]
+"""
+
+
+def test_a_program_finds_no_input_before_its_turn(sandbox: Sandbox) -> None:
+    """Else it does a hard test's work in advance, on the time of those before it."""
+    verdict = sandbox.score(calls(*(([f"the input {n}"], []) for n in range(4))), LOOKS_AHEAD)
+    assert verdict.passed, verdict
