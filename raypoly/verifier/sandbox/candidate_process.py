@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 from typing import Any
 
-from raypoly.core.errors import SandboxError
 from raypoly.core.values import Status
 from raypoly.verifier.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime, ScratchFull
 from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.child.confine import SCRATCH_BYTES, SCRATCH_FILES
 from raypoly.verifier.sandbox.outcome import TestStopped
-from raypoly.verifier.sandbox.zygote_client import ChildExit, Forker
+from raypoly.verifier.sandbox.zygote_client import ChildExit, Forker, stop_of_exit
 
 NONCE = 16
 _OVER: dict[str, Status] = {"steps": "timeout", "elements": "memory", "depth": "error"}
@@ -105,21 +103,6 @@ def stop_of_reply(reply: tuple[Any, ...]) -> TestStopped:
         raised = (words[2], words[1]) if words[2:] else ("", "")
         return TestStopped("error", ": ".join(word for word in words[:2] if word), alive=True, raised=raised)
     return _garbled()
-
-
-def stop_of_exit(ended: ChildExit, clock: Clock) -> TestStopped:
-    """Why a process ended that we did not kill. Raises `SandboxError` if the program did not cause it."""
-    if not os.WIFSIGNALED(ended.status):
-        code = os.waitstatus_to_exitcode(ended.status)
-        return TestStopped("error", f"ended with exit code {code} before it answered")
-    number = os.WTERMSIG(ended.status)
-    if number in (signal.SIGXCPU, signal.SIGKILL) and ended.cpu_seconds >= clock.in_all:
-        return TestStopped("timeout", f"more than {clock.in_all:g} s of CPU in all", by_clock=True)
-    if number == signal.SIGKILL and not ended.large:  # a candidate can't send itself SIGKILL
-        raise SandboxError("A program was killed from outside: the machine may be out of memory.")
-    if number == signal.SIGKILL:
-        return TestStopped("memory", "killed by the kernel, most likely for memory")
-    return TestStopped("error", f"died of {signal.Signals(number).name}")
 
 
 def scratch_full_stop() -> TestStopped:

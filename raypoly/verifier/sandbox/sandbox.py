@@ -119,13 +119,16 @@ class Sandbox:
         # the second try has a new zygote
         try:
             return work()
+        except (SandboxError, OSError):
+            self.close()
+        try:
+            return work()
+        except OSError as error:
+            self.close()
+            raise SandboxError(f"The machine refuses what the sandbox needs: {error}.") from error
         except SandboxError:
             self.close()
-            try:
-                return work()
-            except SandboxError:
-                self.close()
-                raise
+            raise
 
     def _score(self, problem: Problem, code: str) -> Verdict:
         outcome = self._run(problem, code)

@@ -9,13 +9,13 @@ from decimal import Decimal, InvalidOperation
 
 from raypoly.core.errors import BrokenTests
 from raypoly.core.values import Problem
-from raypoly.verifier.sandbox.candidate_process import LAST_WORDS, NONCE, scratch_full_stop, stop_of_exit, stop_of_reply
+from raypoly.verifier.sandbox.candidate_process import LAST_WORDS, NONCE, scratch_full_stop, stop_of_reply
 from raypoly.verifier.sandbox.channel import Clock, Garbled, OutOfTime, ScratchFull
 from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.child.confine import SCRATCH_BYTES
 from raypoly.verifier.sandbox.outcome import Refusal, TestsOutcome, TestStopped
 from raypoly.verifier.sandbox.prepared_suite import Script
-from raypoly.verifier.sandbox.zygote_client import Forker
+from raypoly.verifier.sandbox.zygote_client import Forker, stop_of_exit
 
 CHECKER_SECONDS = 20.0
 """CPU seconds for a checker on one output."""

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from raypoly.core.errors import BrokenTests, SandboxError
 from raypoly.core.values import Evidence, Problem
 from raypoly.verifier.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
 from raypoly.verifier.sandbox.child import plain_data
+from raypoly.verifier.sandbox.child.confine import SCRATCH_BYTES
+from raypoly.verifier.sandbox.outcome import TestStopped
 from raypoly.verifier.sandbox.prepared_suite import Case
 
 _SCRIPT = Path(__file__).parent / "child" / "zygote.py"
@@ -32,6 +35,7 @@ _SWEPT_SECONDS = 60.0
 PACKAGES = ("numpy", "sortedcontainers")
 _START_SECONDS = 60.0
 _PRELUDE_SECONDS = 20.0
+_SIGNALS = {number.value: number.name for number in signal.Signals}
 FIRST_USER, USERS = 1_500_000_000, 100_000_000
 """Uids that no machine assigns. Each sandbox has its own, so that limits by user are its own too."""
 
@@ -85,6 +89,21 @@ class ChildExit:
     """Whether it ever held half of its memory limit."""
 
 
+def stop_of_exit(ended: ChildExit, clock: Clock) -> TestStopped:
+    """Why a process ended that we did not kill. Raises `SandboxError` if the program did not cause it."""
+    if not os.WIFSIGNALED(ended.status):
+        code = os.waitstatus_to_exitcode(ended.status)
+        return TestStopped("error", f"ended with exit code {code} before it answered")
+    number = os.WTERMSIG(ended.status)
+    if number in (signal.SIGXCPU, signal.SIGKILL) and ended.cpu_seconds >= clock.in_all:
+        return TestStopped("timeout", f"more than {clock.in_all:g} s of CPU in all", by_clock=True)
+    if number == signal.SIGKILL and not ended.large:  # a candidate can't send itself SIGKILL
+        raise SandboxError("A program was killed from outside: the machine may be out of memory.")
+    if number == signal.SIGKILL:
+        return TestStopped("memory", "killed by the kernel, most likely for memory")
+    return TestStopped("error", f"died of {_SIGNALS.get(number, f'signal {number}')}")
+
+
 class Forker:
     """A process that forks confined children. A request after its death raises `SandboxError`."""
 
@@ -103,7 +122,10 @@ class Forker:
         # the kernel adds the sender's process id to the greeting, so that no child can name another's
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._forks += 1
-        request = f"{kind} {self._forks} {self._memory} {int(cpu_seconds) + 2}\n"
+        # The kernel counts by ticks, on each core, and sleeps may hide between them: its limit, which kills as somebody
+        # from outside does, is out of reach for a program that we stop in time.
+        limit = (int(cpu_seconds) + 2) * (os.cpu_count() or 1)
+        request = f"{kind} {self._forks} {self._memory} {limit}\n"
         try:
             socket.send_fds(self._control, [request.encode()], [theirs.fileno()])
         except OSError as error:
@@ -114,7 +136,7 @@ class Forker:
         return Child(ours, self._forks, clock, self._scratch)
 
     def reap(self, child: Child) -> ChildExit:
-        """Kill the child; how it ended. Raises `SandboxError` if the forker is gone."""
+        """Kill the child; how it ended. Raises `SandboxError` if the forker is gone, or the scratch's disk is full."""
         child.kill()
         try:
             self._control.sendall(b"reap %d\n" % child.number)
@@ -123,6 +145,10 @@ class Forker:
             raise SandboxError(f"The sandbox's zygote is gone: {error}") from error
         if int(number) != child.number or len(words) != 3:
             raise SandboxError("The sandbox could not start a process: the machine has no more to give.")
+        if self._scratch is not None:  # what the child had written is gone: others have filled it
+            disk = os.statvfs(self._scratch)
+            if disk.f_bavail * disk.f_frsize < SCRATCH_BYTES:
+                raise SandboxError(f"The disk of {self._scratch} is full: free some of it, or set TMPDIR to another.")
         # KiB held times two, in bytes: half of the limit
         return ChildExit(int(words[0]), float(words[1]), int(words[2]) << 11 >= self._memory)
 
@@ -150,7 +176,10 @@ class PreludeTemplate(Forker):
             child.send(plain_data.pack(prelude))
             problem = plain_data.decode(child.receive())
         except (ChildGone, OutOfTime, Garbled, plain_data.Malformed) as error:
-            zygote.reap(child)
+            gone = isinstance(error, ChildGone) and child.ends_by_itself()
+            ended = zygote.reap(child)
+            if gone:
+                stop_of_exit(ended, clock)
             raise BrokenTests(f"it did not run to its end ({type(error).__name__})") from error
         except BaseException:
             zygote.reap(child)
@@ -172,13 +201,14 @@ class Zygote(Forker):
 
     def __init__(self, limits: ScorerConfig, evidence: EvidenceReader | None = None) -> None:
         self._limits, self._evidence = limits, evidence
-        _sweep(Path(tempfile.gettempdir()))
-        self._folder = tempfile.mkdtemp(prefix=FOLDER)
-        self._lock = os.open(self._folder, os.O_RDONLY)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._folder, self._lock = "", -1
         ours, theirs = socket.socketpair()
         super().__init__(ours, limits.memory_mib << 20)
         try:
+            _sweep(Path(tempfile.gettempdir()))
+            self._folder = tempfile.mkdtemp(prefix=FOLDER)
+            self._lock = os.open(self._folder, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
             self._process = self._launch(theirs)
             theirs.close()
             greeting: dict[str, Any] = json.loads(self._line())

@@ -9,18 +9,37 @@ checker's own objects; `("raised", kind, text)`, a builtin exception which the c
 candidate failed in another way, which fails the assertion. The last message is `("done",
 held, failures)`, or `("broken", text)` where the check can't be run. With `all_tests` a failed assertion is noted and
 the check goes on.
+
+What runs here could write on the channel, so no result may run as code. A check that would run one is broken: `reading`
+finds its line before anything runs, and a hook that nothing removes ends the process where reading did not see it.
 """
 
 from __future__ import annotations
 
 import ast
+import collections
+import dataclasses
 import sys
-from typing import Any
+from collections.abc import Callable
+from os import _exit
+from types import CodeType, FrameType
+from typing import Any, NoReturn
 
 from raypoly.verifier.sandbox.child import frames, plain_data
 from raypoly.verifier.sandbox.child import object_values as object_values
 
 _HELD = "__held__"
+_CHECK = "<check>"
+_getframe = sys._getframe
+# what runs what it is given as code, or code that it names
+_RUNNERS = """
+    eval exec compile __import__ builtins.eval builtins.exec builtins.compile importlib.import_module pickle.loads
+    pickle.load pickle.Unpickler marshal.loads marshal.load timeit.timeit timeit.repeat
+"""
+# events at which code begins that was not there before
+_RUNS = frozenset({"exec", "function.__new__", "object.__setattr__", "pickle.find_class"})
+# they write the code themselves, of names that they have checked
+_MAKERS = frozenset({collections.namedtuple.__code__, vars(dataclasses)["_create_fn"].__code__})
 # prelude helpers that compare nodes by value, and the class of these
 _NODE_HELPERS = {"is_same_list": "ListNode", "is_same_tree": "TreeNode"}
 
@@ -34,6 +53,8 @@ class Held:
 
     def __init__(self, all_tests: bool) -> None:
         self.all_tests = all_tests
+        self.called = False
+        """Whether the check has got a result, or has failed to get one."""
         self.count = 0
         self.failures: list[str] = []
 
@@ -55,6 +76,7 @@ def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool,
     held = Held(all_tests)
 
     def candidate(*args: Any, **kwargs: Any) -> Any:
+        held.called = True
         frames.send(channel, plain_data.encode(("call", held.count, args, kwargs)))
         answer = plain_data.unpack(frames.receive(channel), make)
         if answer is None:
@@ -69,20 +91,129 @@ def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool,
             write_back(kwargs[name], after)
         return result
 
+    def broken(why: str) -> NoReturn:
+        frames.send(channel, plain_data.encode(("broken", why[:200])))
+        _exit(0)
+
+    check = None
     try:
+        tree = _counted(source)
         namespace[_HELD] = held
         namespace[name] = candidate
-        exec(compile(_counted(source), "<check>", "exec", dont_inherit=True), namespace)
+        own = compile(tree, _CHECK, "exec", dont_inherit=True)
+        sys.addaudithook(_hook(own, reading(tree, name, broken), broken))
+        exec(own, namespace)
         check = namespace["check"]
-    except BaseException as error:  # noqa: BLE001 - whatever a check raises is told to the parent
-        frames.send(channel, plain_data.encode(("broken", f"{type(error).__name__}: {error}"[:200])))
-        return
-    try:
         check(candidate)
     except BaseException as error:  # noqa: BLE001 - an operation on a wrong result may raise anything
+        why = f"{type(error).__name__}: {error}"[:200]
+        if check is None and not held.called:
+            broken(why)
         if all_tests or not held.failures:
-            held.failures.append(f"{type(error).__name__}: {error}"[:200])
+            held.failures.append(why)
     frames.send(channel, plain_data.encode(("done", held.count, held.failures)))
+
+
+def reading(tree: ast.Module, name: str, broken: Callable[[str], NoReturn]) -> set[int]:
+    """Lines on which the check runs code of its own. Calls `broken` if one would run what a result has reached."""
+    reached, aliases = _reached(tree, name), _aliases(tree)
+    own, read, runs = set[int](), set[int](), frozenset(_RUNNERS.split())
+    for node in ast.walk(tree):  # a call comes before what is in it
+        if isinstance(node, ast.Call):
+            runners = [part for part in (node.func, *node.args) if _full_name(part, aliases) in runs]
+            if not runners:
+                continue
+            given = node.args[:1] if node.func in runners else [part for part in node.args if part not in runners]
+            if _names(*given) & reached:
+                broken(f"line {node.lineno} of its check would run a result as code: {ast.unparse(node)}")
+            own.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            read.update(map(id, runners))
+        elif isinstance(node, ast.expr) and id(node) not in read and _full_name(node, aliases) in runs:
+            broken(f"line {node.lineno} of its check hands out what could run a result as code: {ast.unparse(node)}")
+    return own
+
+
+def _reached(tree: ast.Module, name: str) -> set[str]:
+    """Names that may hold what the candidate gave, or what it could change: by any statement, in whatever order."""
+    reached, known = {"candidate", name.rpartition(".")[2]}, 0
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    reached.update(part.arg for part in functions["check"].args.args[:1] if "check" in functions)
+    while known != len(reached):
+        known = len(reached)
+        for node in ast.walk(tree):
+            reached |= _reaches(node, reached, functions)
+    return reached
+
+
+def _reaches(node: ast.AST, reached: set[str], functions: dict[str, ast.FunctionDef]) -> set[str]:
+    if isinstance(node, ast.FunctionDef):
+        return {node.name} if _names(*node.body) & reached else set()
+    if isinstance(node, ast.Call):
+        return _reaches_by_call(node, reached, functions)
+    for source, target in (
+        ("value", "targets"),
+        ("value", "target"),
+        ("iter", "target"),
+        ("context_expr", "optional_vars"),
+    ):
+        if isinstance(value := getattr(node, source, None), ast.AST) and _names(value) & reached:
+            targets = getattr(node, target, None) or []
+            return _names(*(targets if isinstance(targets, list) else [targets]))
+    return set()
+
+
+def _reaches_by_call(call: ast.Call, reached: set[str], functions: dict[str, ast.FunctionDef]) -> set[str]:
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    found = set[str]()
+    if _names(call.func) & reached:  # it may change its arguments
+        for part in given:
+            while isinstance(part, ast.Attribute | ast.Subscript | ast.Starred):
+                part = part.value
+            found |= {part.id} if isinstance(part, ast.Name) else set()
+    if not _names(*given) & reached:
+        return found
+    if isinstance(call.func, ast.Attribute):
+        found |= _names(call.func.value)
+    for part in (call.func, *given):  # what may be called with it, as `map` does
+        called = part if isinstance(part, ast.Lambda) else functions.get(getattr(part, "id", getattr(part, "attr", "")))
+        found |= {arg.arg for arg in ast.walk(called.args) if isinstance(arg, ast.arg)} if called else set()
+    return found
+
+
+def _names(*nodes: ast.AST) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _aliases(tree: ast.Module) -> dict[str, str]:
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            above = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            found.update({alias.asname or alias.name: above + alias.name for alias in node.names})
+    return found
+
+
+def _full_name(node: ast.AST, aliases: dict[str, str]) -> str:
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id, node.id)
+    return f"{_full_name(node.value, aliases)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+
+def _hook(own: CodeType, lines: set[int], broken: Callable[[str], NoReturn]) -> Callable[[str, tuple[Any, ...]], None]:
+    def on_event(event: str, args: tuple[Any, ...]) -> None:
+        if event not in _RUNS or args[0] is own or (event == "object.__setattr__" and args[1] != "__code__"):
+            return
+        by = _getframe(1).f_code
+        frame: FrameType | None = _getframe(1)
+        while frame and frame.f_code.co_filename != _CHECK:
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
+                return  # a module's own code
+            frame = frame.f_back
+        line = frame.f_lineno if frame else 0
+        if by not in _MAKERS and not (by.co_filename == _CHECK and line in lines):
+            broken(f"line {line} of its check would run a value as code ({event} in {by.co_name})")
+
+    return on_event
 
 
 def _counted(source: str) -> ast.Module:

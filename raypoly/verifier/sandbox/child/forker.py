@@ -141,7 +141,10 @@ def _child(
     except OSError as error:
         frames.send(number, plain_data.encode(("infra", str(error))))
         os._exit(1)
-    roles.play(number, prelude)
+    try:
+        roles.play(number, prelude)
+    except BaseException:  # noqa: BLE001 - it would go on as a forker
+        os._exit(1)
     os._exit(0)
 
 
@@ -158,33 +161,39 @@ def _reap(number: bytes, pid: int, walls: confine.Walls) -> bytes:
     if not pid:
         return b"%s failed\n" % number
     _, status, usage = os.wait4(pid, 0)
-    if os.listdir(walls.scratch):
-        _empty(walls.scratch)
+    _empty(walls.scratch)
     return b"%s %d %.6f %d\n" % (number, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
 
 
 def _empty(folder: str) -> None:
-    # without recursion, since it may be nested deeply, and without following links
+    # Without recursion, since it may be nested deeply, and without following links. A name may vanish, or become
+    # another thing, while we look.
     top = os.stat(folder)
     os.chdir(folder)
     while True:
         below = _remove_entries()
-        if below is not None:
-            os.chdir(below)
-        elif os.path.samestat(os.stat("."), top):
-            break
-        else:
-            os.chdir("..")
+        try:
+            if below is not None:
+                os.chdir(below)
+            elif os.path.samestat(os.stat("."), top):
+                break
+            else:
+                os.chdir("..")
+        except OSError:
+            os.chdir(folder)
 
 
 def _remove_entries() -> str | None:
     for name in os.listdir("."):
-        if not stat.S_ISDIR(os.lstat(name).st_mode):
-            os.unlink(name)
-            continue
         try:
-            os.rmdir(name)
+            if stat.S_ISDIR(os.lstat(name).st_mode):
+                os.rmdir(name)
+            else:
+                os.unlink(name)
+        except FileNotFoundError:
+            continue
         except OSError:
-            os.chmod(name, 0o700)
+            with contextlib.suppress(OSError):
+                os.chmod(name, 0o700)
             return name
     return None
