@@ -23,14 +23,23 @@ CHECKER_SECONDS = 20.0
 _LARGEST_CHECKED = 2 << 20
 # an output this much longer than the expected one is wrong unread: splitting takes many times its memory
 _LONGER, _SMALL_OUTPUT = 16, 1 << 16
+# An output that ran as code could print what it likes: nothing begins to run here but the checker and modules.
 _CHECKER = """
-import json, sys
+import json, os, sys
+def hook(event, args, exit=os._exit, frame_of=sys._getframe):
+    if event in ("exec", "function.__new__", "pickle.find_class") and args[0] is not code:
+        frame = frame_of(1)
+        while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
+            frame = frame.f_back
+        frame or exit(1)
 source, texts = json.loads(sys.stdin.read())
 for name, text in texts.items():
     with open(name, "w", newline="") as file:
         file.write(text)
 sys.argv = ["checker.py", *texts]
-exec(compile(source, "checker.py", "exec"), {"__name__": "__main__", "exit": sys.exit, "quit": sys.exit})
+code = compile(source, "checker.py", "exec")
+sys.addaudithook(hook)
+exec(code, {"__name__": "__main__", "exit": sys.exit, "quit": sys.exit})
 """
 
 

@@ -36,6 +36,8 @@ _RUNNERS = """
     eval exec compile __import__ builtins.eval builtins.exec builtins.compile importlib.import_module pickle.loads
     pickle.load pickle.Unpickler marshal.loads marshal.load timeit.timeit timeit.repeat
 """
+_WORDS = ("eval", "exec", "compile", "__import__", "import_module", "load", "Unpickler", "timeit")
+"""One is in each of them: most checks have none, and need no reading."""
 # events at which code begins that was not there before
 _RUNS = frozenset({"exec", "function.__new__", "object.__setattr__", "pickle.find_class"})
 # they write the code themselves, of names that they have checked
@@ -101,7 +103,8 @@ def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool,
         namespace[_HELD] = held
         namespace[name] = candidate
         own = compile(tree, _CHECK, "exec", dont_inherit=True)
-        sys.addaudithook(_hook(own, reading(tree, name, broken), broken))
+        lines = reading(tree, name, broken) if any(word in source for word in _WORDS) else set()
+        sys.addaudithook(_hook(own, lines, broken))
         exec(own, namespace)
         check = namespace["check"]
         check(candidate)
@@ -128,7 +131,9 @@ def reading(tree: ast.Module, name: str, broken: Callable[[str], NoReturn]) -> s
                 broken(f"line {node.lineno} of its check would run a result as code: {ast.unparse(node)}")
             own.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
             read.update(map(id, runners))
-        elif isinstance(node, ast.expr) and id(node) not in read and _full_name(node, aliases) in runs:
+        elif not isinstance(node, ast.Name | ast.Attribute) or id(node) in read or not isinstance(node.ctx, ast.Load):
+            continue
+        elif _full_name(node, aliases) in runs:
             broken(f"line {node.lineno} of its check hands out what could run a result as code: {ast.unparse(node)}")
     return own
 
@@ -150,15 +155,10 @@ def _reaches(node: ast.AST, reached: set[str], functions: dict[str, ast.Function
         return {node.name} if _names(*node.body) & reached else set()
     if isinstance(node, ast.Call):
         return _reaches_by_call(node, reached, functions)
-    for source, target in (
-        ("value", "targets"),
-        ("value", "target"),
-        ("iter", "target"),
-        ("context_expr", "optional_vars"),
-    ):
+    for source in ("value", "iter", "context_expr"):
         if isinstance(value := getattr(node, source, None), ast.AST) and _names(value) & reached:
-            targets = getattr(node, target, None) or []
-            return _names(*(targets if isinstance(targets, list) else [targets]))
+            targets = [getattr(node, target, None) for target in ("target", "optional_vars")]
+            return _names(*filter(None, targets), *getattr(node, "targets", ()))
     return set()
 
 
