@@ -9,13 +9,15 @@ Extraction parses nothing and takes linear time.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from raypoly.core.values import Failure, TestSuite, Verdict
-from raypoly.data.formats.python_source import parse_literal, parse_python
+from raypoly.data.formats.python_source import parse_python
 from raypoly.verifier.sandbox.outcome import one_line
 
+_MOST_CLAIMS = 100
 _OPEN, _CLOSE = "[ANSWER]", "[/ANSWER]"
 
 
@@ -23,8 +25,9 @@ def extract_answer(response: str) -> str | None:
     """Text of the answer; None if there is none.
 
     In the last `[ANSWER]` element that is not blank, which may lack its end, or its start where the prompt ends in
-    that; else anywhere. There the last assertion counts, up to a blank line or a fence; else the last fenced block;
-    else the whole element, or without one the response's last line, less Markdown's marks.
+    that; else anywhere. There the last assertion counts, with those on the lines in front of it, up to a blank line
+    or a fence; else the last fenced block; else the whole element, or without one the response's last line, less
+    Markdown's marks.
     """
     opened = response.split(_OPEN)
     elements = [part.partition(_CLOSE)[0] for part in (opened[1:] or opened[:1])]
@@ -37,9 +40,13 @@ def extract_answer(response: str) -> str | None:
 
 def _last_assertion(lines: Sequence[str]) -> str:
     begins = ("assert ", "assert(")
-    start = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].lstrip().startswith(begins)), len(lines))
+    starts = [at for at, line in enumerate(lines) if line.lstrip().startswith(begins)]
+    start = starts[-1] if starts else len(lines)
     end = next((at for at in range(start, len(lines)) if not lines[at].strip() or _is_fence(lines[at])), len(lines))
-    return "\n".join(lines[start:end])
+    before = start
+    while before - 1 in starts[-_MOST_CLAIMS:]:
+        before -= 1
+    return "\n".join([*(line.lstrip() for line in lines[before : start + 1]), *lines[start + 1 : end]])
 
 
 def _last_block(lines: Sequence[str]) -> str:
@@ -60,43 +67,96 @@ def _is_fence(line: str) -> bool:
 
 
 _SHOWN = 200
+# An answer so much longer than the expected one is wrong unread: a syntax tree takes microseconds a character.
+_LONGER, _SMALL = 16, 1 << 16
+# keys of one hash in a set or a dict: a response could choose thousands, and hold the scorer for minutes
+_COLLIDING = 64
+_Value = tuple[bool, Any]
+"""Whether it is a literal; its value, or its text."""
 
 
 def answer_verdict(tests: TestSuite, answer: str) -> Verdict:
-    """`passed` or `wrong`; `tests` are of kind `answer`."""
-    if _value(_claimed(answer)) == _value(tests.source):
+    """`passed`, `wrong`, or `no_code` for two different answers; `tests` are of kind `answer`."""
+    claim, *others = _claims(answer, _LONGER * len(tests.source) + _SMALL)
+    if any(other != claim for other in others):
+        return Verdict("no_code", 0, 0, 0.0, "two different answers in the response")
+    if claim == _expected(tests.source):
         return Verdict("passed", 1, 1, 0.0)
-    got, expected = (one_line(text, _SHOWN) for text in (answer_text(answer), tests.source))
+    got, expected = (one_line(text, _SHOWN) for text in (_text(claim, answer), tests.source))
     failure = Failure(1, "", got, expected)
     return Verdict("wrong", 0, 1, 0.0, one_line(f"the answer is {got}, expected {expected}"), failure=failure)
 
 
-def answer_text(answer: str) -> str:
-    """The value as Python writes it; the text itself where it is no literal."""
-    is_value, value = _value(_claimed(answer))
+def answer_text(answer: str) -> str | None:
+    """The value as Python writes it; the text itself where it is none, or long; None for two different answers."""
+    claim, *others = _claims(answer, _SMALL)
+    return None if any(other != claim for other in others) else _text(claim, answer)
+
+
+def _text(claim: _Value, answer: str) -> str:
+    is_value, value = claim
     try:
         return repr(value) if is_value else str(value)
     except (ValueError, RecursionError):  # a number of more digits than Python writes
         return answer.strip()
 
 
-def _value(text: str) -> tuple[bool, Any]:
-    try:
-        return True, parse_literal(text, "answer")
-    except (ValueError, RecursionError, MemoryError):
-        return False, text.strip()
-
-
-def _claimed(answer: str) -> str:
-    # the right side of `f(...) == VALUE`, else all of it; behind an assertion's line there may be prose
+def _claims(answer: str, most: int) -> list[_Value]:
+    """What each `f(...) == VALUE` says, else all of it. Behind assertions there may be prose."""
     text = answer.strip()
-    for source in (text, text.partition("\n")[0]) if text.startswith("assert") else (text,):
+    if len(text) > most:
+        return [(False, text)]
+    lines = text.split("\n")
+    last = max((at for at, line in enumerate(lines) if line.startswith("assert")), default=0)
+    for source in (text, "\n".join(lines[: last + 1]), lines[0]) if text.startswith("assert") else (text,):
         try:
             body = parse_python(source, "answer").body
         except ValueError:
             continue
-        last = body[-1] if body else None
-        claim = last.test if isinstance(last, ast.Assert) else last.value if isinstance(last, ast.Expr) else None
-        if isinstance(claim, ast.Compare) and len(claim.ops) == 1 and isinstance(claim.ops[0], ast.Eq):
-            return ast.get_source_segment(source, claim.comparators[0]) or text
-    return text
+        claims = [claim for statement in body if (claim := _claim(statement, text, len(body) == 1))]
+        return claims or [(False, text)]
+    return [(False, text)]
+
+
+def _claim(statement: ast.stmt, text: str, alone: bool) -> _Value | None:
+    said = getattr(statement, "test" if isinstance(statement, ast.Assert) else "value", None)
+    match said:
+        case ast.Compare(left, [ast.Eq()], [right]) if not _value(left, text)[0]:  # `1 == 7` says nothing of a call
+            return _value(right, text)
+    if not isinstance(statement, ast.Expr):
+        return None
+    value = _value(statement.value, text)
+    return value if value[0] or alone else None
+
+
+def _expected(source: str) -> _Value:
+    try:
+        body = parse_python(source.strip(), "answer").body
+    except ValueError:
+        body = []
+    if len(body) == 1 and isinstance(body[0], ast.Expr):
+        return _value(body[0].value, source.strip())
+    return False, source.strip()
+
+
+def _value(node: ast.expr, text: str) -> _Value:
+    try:
+        return True, _literal(node)
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        pass
+    try:
+        return False, ast.unparse(node)
+    except (ValueError, RecursionError):
+        return False, text
+
+
+def _literal(node: ast.expr) -> Any:
+    """The value of a literal, which is not run. Raises `ValueError` or `TypeError`."""
+    for part in ast.walk(node):
+        keys = part.elts if isinstance(part, ast.Set) else part.keys if isinstance(part, ast.Dict) else []
+        if len(keys) > _COLLIDING:
+            different = {ast.dump(key): key for key in keys if key is not None}
+            hashes = Counter(hash(ast.literal_eval(key)) for key in different.values())
+            if max(hashes.values()) > _COLLIDING:
+                raise ValueError("keys that could be made to collide")
+    return ast.literal_eval(node)

@@ -98,6 +98,56 @@ def test_the_verdict_says_what_was_answered() -> None:
 
 def test_answers_that_say_one_thing_are_written_alike() -> None:
     assert (answer_text("f(1) == [1,2]"), answer_text(" so it is ")) == ("[1, 2]", "so it is")
+    assert answer_text("f(1) == 2\nf(1) == 3") is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ("1 == 7", "wrong"),
+        ("assert 7 == 7", "wrong"),
+        ("assert [1] == 7, 'so'", "wrong"),
+        ("assert len('1234567') == 7", "passed"),
+        ("assert f(1) == 9\nassert f(2) == 7", "no_code"),
+        ("assert f(1) == 7\nassert f(1) == 8\nOne of them.", "no_code"),
+        ("f(1) == 7\nf(2) == 8", "no_code"),
+        ("7\n8", "no_code"),
+        ("assert f(1) == 7\nassert f(1) == 7.0\nassert f(1) > 2", "passed"),
+    ],
+)
+def test_a_claim_is_about_a_call_and_two_different_ones_are_none(answer: str, status: str) -> None:
+    assert answer_verdict(TestSuite("answer", "7"), answer).status == status
+
+
+def keys(count: int, form: str = "{}") -> str:
+    return ", ".join(form.format(n * (2**61 - 1)) for n in range(1, count))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"{{{keys(40_000)}}}",
+        f"assert f(1) == {{{keys(40_000)}}}",
+        f"[{{{keys(2900)}}}]",
+        f"{{{keys(2500, '{}: 0')}}}",
+        f"{{{keys(2500, '(0, {})')}}}",
+        f"{{{keys(2900)}}} == 7",
+        "assert f(1) == 7\n" * 3000 + "assert f(1) == 8",
+        "[" + "{1}, " * 10_000 + "]",
+    ],
+    ids=len,
+)
+def test_no_answer_stalls_its_reader(answer: str) -> None:
+    start = time.process_time()
+    assert answer_verdict(TestSuite("answer", "7"), answer).status in ("wrong", "no_code")
+    assert time.process_time() - start < 3
+
+
+def test_a_large_set_is_an_answer() -> None:
+    for value in (set(range(3000)), {(n, -n) for n in range(3000)}, {n / 8: [n] for n in range(3000)}):
+        assert passes(repr(value), repr(value))
+    assert passes(f"{{{keys(50)}}}", f"{{{keys(50)}}}")
+    assert passes("{'a'}", "{" + "'a', " * 200 + "}")
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda it: st.lists(it) | st.tuples(it, it)))
@@ -133,6 +183,7 @@ PROBLEM = Problem("p", "", "", TestSuite("answer", "3"))
         ("[ANSWER]\n```python\nassert f(2) == 3\n```\n[/ANSWER]", "assert f(2) == 3"),
         ("[ANSWER]\n```\n3\n```\n[/ANSWER]", "3"),
         ("assert f(1) == 2\nand then\n  assert f(2) == 3", "assert f(2) == 3"),
+        ("So:\n  assert f(1) == 2\n assert f(2) == 3\n\nDone", "assert f(1) == 2\nassert f(2) == 3"),
         ("assert f(2) == [\n    1,\n]\n\nI hope so.", "assert f(2) == [\n    1,\n]"),
         ("```python\nassert(f(2) == 3)\n```\nDone.", "assert(f(2) == 3)"),
         ("```python\ndef f(n): pass\n```\nIt returns:\n```\n3\n```\nDone.", "3"),
