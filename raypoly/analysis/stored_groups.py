@@ -95,7 +95,8 @@ def read_current_problems(
     if path is not None:
         note(f"Problems of {path}, in place of those that the run's config names.")
         # tests that the run's scaffold shows decide nothing
-        given = with_public_tests(ProblemSet({"train": read_problems(path).problems}, ""), run.config)
+        file = read_problems(path).compared_by(run.config.problems.comparison)
+        given = with_public_tests(ProblemSet({"train": file.problems}, ""), run.config)
         return by_id(given.splits["train"]), str(path)
     try:
         found = fit_problems(problems.build_problem_set(run.config.problems), run.config)

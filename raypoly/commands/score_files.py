@@ -23,7 +23,7 @@ from raypoly.commands.command_output import (
 from raypoly.commands.row_writer import Row, open_rows, refuse_overwriting
 from raypoly.commands.section_config import lasting_keys
 from raypoly.core.caches import file_sha256
-from raypoly.core.config import ScorerConfig
+from raypoly.core.config import ComparisonChoice, ScorerConfig
 from raypoly.core.progress_display import show_progress
 from raypoly.core.tables import ReportTable
 from raypoly.core.values import STATUSES, Verdict
@@ -45,20 +45,22 @@ from raypoly.verifier.score_programs import (
 )
 
 
-def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, evidence: bool) -> None:
+def score_files(
+    problems: Path, programs: Path, out: str, config: ScorerConfig, evidence: bool, comparison: ComparisonChoice
+) -> None:
     """Write a row for each program, after those of an interrupted start; print a table.
 
     Raises `UsageError` for bad input before anything starts, `SandboxError` at the end where programs have no verdict.
     """
     refuse_overwriting(out, problems, programs)
-    file = read_problems(problems)
+    file = read_problems(problems).compared_by(comparison)
     note_rejected(problems, file.rejected)
     known = ProblemIndex(file, problems)
     survey = check_programs(programs, known)
     statuses: Counter[str] = Counter()
     missing, pace = MissingVerdicts("program"), ""
     with ExitStack() as stack:
-        rows = stack.enter_context(open_rows(out, score_identity(problems, survey, config, evidence)))
+        rows = stack.enter_context(open_rows(out, score_identity(problems, survey, config, evidence, comparison)))
 
         def score_rest(kept: int) -> Iterator[Row]:
             nonlocal pace
@@ -87,7 +89,9 @@ def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, 
     missing.raise_if_any()
 
 
-def validate_file(problems: Path, out: str | None, calibrated: str | None, config: ScorerConfig) -> None:
+def validate_file(
+    problems: Path, out: str | None, calibrated: str | None, config: ScorerConfig, comparison: ComparisonChoice
+) -> None:
     """Run each problem's own solution, write the exclusion list and the usable problems, print a table.
 
     The problems stream: few are held. Raises `UsageError` for bad input, `SandboxError` at the end.
@@ -95,7 +99,7 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
     refuse_overwriting(out, problems)
     refuse_overwriting(calibrated, problems)
     stream = ProblemStream(problems)
-    total, coming = stream.rows(), iter(stream)
+    total, coming = stream.rows(), (problem.compared_by(comparison) for problem in stream)
     first = list(islice(coming, config.workers))
     calibrate = calibrated is not None
     statuses: Counter[str] = Counter()
@@ -128,9 +132,11 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
     missing.raise_if_any()
 
 
-def score_identity(problems: Path, survey: Survey, config: ScorerConfig, evidence: bool) -> dict[str, Any]:
+def score_identity(
+    problems: Path, survey: Survey, config: ScorerConfig, evidence: bool, comparison: ComparisonChoice = "format"
+) -> dict[str, Any]:
     digests = "+".join(map(file_sha256, files_of(problems)))
-    keys = {"scorer": lasting_keys(config), "evidence": evidence}
+    keys = {"scorer": lasting_keys(config), "evidence": evidence, "comparison": comparison}
     return {"problems": digests, "programs": survey.sha256, **keys}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from raypoly.core import settings
-from raypoly.core.config import ON_RESUME, Config, JudgeConfig, ScorerConfig
+from raypoly.core.config import ON_RESUME, ComparisonChoice, Config, JudgeConfig, ScorerConfig
 from raypoly.core.errors import UsageError
 
 Section = TypeVar("Section", JudgeConfig, ScorerConfig)
@@ -42,6 +42,15 @@ def run_scorer_config(config: Config, overrides: Sequence[str], workers: int | N
     given = scorer_config(overrides, workers)
     scorer = _overlay(config.scorer, given, "scorer.", [*overrides, "scorer.workers"])
     return scorer.model_copy(update={"all_tests": True}) if config.reward.name == "fraction" else scorer
+
+
+def comparison_choice(name: str) -> ComparisonChoice:
+    """Raises `UsageError` for an unknown one."""
+    known: tuple[ComparisonChoice, ...] = get_args(ComparisonChoice)
+    for choice in known:
+        if choice == name:
+            return choice
+    raise UsageError(f"--comparison {name} is unknown: known are {', '.join(known)}.")
 
 
 def choose_judge(name: str | None, overrides: Sequence[str]) -> JudgeChoice:

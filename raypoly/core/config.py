@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Shape = Literal["constant", "linear", "cosine"]
 """Of a learning rate's decay (`raypoly.learner.learning_rate`)."""
+OutputComparison = Literal["exact", "lines", "tokens", "tolerance"]
+ComparisonChoice = Literal["format", OutputComparison]
+"""How what a program printed or returned is compared; `format`: as its problem's row or format says."""
 ON_RESUME: dict[str, Any] = {"on_resume": True}
 """Marks a key that affects no result: it may change when a run is resumed."""
 
@@ -202,6 +205,11 @@ class ProblemsConfig(Section):
         description="How prompts are made: as the source has them (`none`), by a template for base models (`base`) or "
         "for chat models (`chat`, needs `chat_template`), as the bare statement (`statement`, or `message` for chat "
         "models), or by your own file (docs/data.md).",
+    )
+    comparison: ComparisonChoice = Field(
+        "format",
+        description="How outputs and results are compared with the expected ones (docs/problem-formats.md): as each "
+        "problem's row or format says (`format`), or all in one way.",
     )
     over_long: Literal["refuse", "drop", "cut"] = Field(
         "refuse",

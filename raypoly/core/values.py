@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+from raypoly.core.config import ComparisonChoice, OutputComparison
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -29,7 +31,8 @@ STATUSES: tuple[str, ...] = get_args(Status)
 FinishReason = Literal["stop", "length"]
 Split = Literal["train", "validation", "test"]
 TestKind = Literal["calls", "check", "stdin", "operations", "answer", "none"]
-Comparison = Literal["exact", "json"]
+Comparison = Literal[OutputComparison, "json"]
+_UNSTATED = cast(Comparison, "")
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,7 @@ class TestSuite:
     `calls`: JSON, a list of `{"args": [...], "expected": ...}`, optionally with `kwargs` and a `budget` of `steps`,
     `elements` or `depth` (any subset), counted deterministically. Results are compared outside the candidate's process.
     `check`: Python that defines `check(candidate)`, as in LeetCodeDataset.
-    `stdin`: JSON, a list of `{"input": text, "output": text}`, each a run of the whole program. Outputs are compared
-    line by line, numbers by value, or given to `checker`.
+    `stdin`: JSON, a list of `{"input": text, "output": text}`, each a run of the whole program.
     `operations`: JSON, a list of `{"operations": ["LRUCache", "put", "get"], "args": [[2], [1, 1], [1]], "expected":
     [null, null, 1]}`: the first operation makes an object, the others are its methods.
     `answer`: the right value, a Python literal or a text. Nothing is run; literals are compared by value.
@@ -51,21 +53,36 @@ class TestSuite:
 
     kind: TestKind
     source: str
-    comparison: Comparison = "exact"
-    """For `calls` and `operations`. `exact` is Python's `==`; `json` takes a tuple for a list too."""
+    comparison: Comparison = _UNSTATED
+    """How outputs and values are compared with the expected ones: `raypoly.verifier.sandbox.comparisons`. `json` is for
+    values alone. Default: `exact` for values; for `stdin` `tolerance`, or `lines` where a checker has a tolerance."""
     checker: str = ""
     """For `stdin` with several right outputs: a Python program that prints 1 or 0 of an unexpected output, run as
     `checker.py input.txt correct_output.txt solution_output.txt`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "comparison", self.comparison or self.default_comparison)
+
+    @property
+    def default_comparison(self) -> Comparison:
+        """That of a suite which states none."""
+        if self.kind != "stdin":
+            return "exact"
+        return "lines" if self.checker else "tolerance"
 
     @property
     def runs(self) -> bool:
         """Whether responses have programs that are run."""
         return self.kind not in ("answer", "none")
 
+    def compared_by(self, comparison: OutputComparison) -> TestSuite:
+        """Unchanged if of another kind, such as a `check`, which compares by itself."""
+        return replace(self, comparison=comparison) if self.kind in ("calls", "stdin", "operations") else self
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the content, hex."""
-        kind = self.kind if self.comparison == "exact" else f"{self.kind}, {self.comparison}"
+        kind = self.kind if self.comparison == self.default_comparison else f"{self.kind}, {self.comparison}"
         if self.checker:
             kind = f"{kind}, checker {hashlib.sha256(self.checker.encode()).hexdigest()}"
         return hashlib.sha256(f"{kind}\n{self.source}".encode()).hexdigest()
@@ -96,6 +113,13 @@ class Problem:
     public_tests: TestSuite | None = None
     """Tests that the policy may see, with its program's results; `raypoly.data.public_tests` takes them out of
     `tests`."""
+
+    def compared_by(self, comparison: ComparisonChoice) -> Problem:
+        """The problem with tests that compare in this way."""
+        if comparison == "format":
+            return self
+        public = None if self.public_tests is None else self.public_tests.compared_by(comparison)
+        return replace(self, tests=self.tests.compared_by(comparison), public_tests=public)
 
 
 @dataclass(frozen=True)

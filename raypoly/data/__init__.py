@@ -8,11 +8,12 @@ A source is `function(config) -> ProblemSet`, found by name: one file here and o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from raypoly.core.config import ProblemsConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import load_plugin
+from raypoly.core.values import Problem
 from raypoly.data.problem_set import ProblemSet, content_hash
 from raypoly.data.templates import prompt_maker
 
@@ -29,15 +30,20 @@ KNOWN: Mapping[str, str] = {
 
 
 def build_problem_set(config: ProblemsConfig) -> ProblemSet:
-    """The problems of `config.source`, with prompts by `config.template`.
+    """The problems of `config.source`, compared by `config.comparison`, with prompts by `config.template`.
 
     Raises `UsageError` where the template can't be used, or a problem's answer is no program of its own.
     """
     problems: ProblemSet = load_plugin(config.source, KNOWN, "problems.source")(config)
+    if config.comparison != "format":
+        problems = _changed(problems, lambda problem: problem.compared_by(config.comparison))
     if config.template == "none":
         return problems
     if config.source == "verl":
         raise UsageError("problems.template goes with rows of problems; those of verl's bring their messages: drop it.")
-    with_prompt = prompt_maker(config.template, config.chat_template)
-    splits = {name: [with_prompt(problem) for problem in members] for name, members in problems.splits.items()}
+    return _changed(problems, prompt_maker(config.template, config.chat_template))
+
+
+def _changed(problems: ProblemSet, change: Callable[[Problem], Problem]) -> ProblemSet:
+    splits = {name: [change(problem) for problem in members] for name, members in problems.splits.items()}
     return ProblemSet(splits, content_hash(splits))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from raypoly.core.config import ComparisonChoice
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem
 from raypoly.data.formats import (
@@ -158,6 +159,9 @@ class ProblemFile:
     problems: list[Problem]
     """In the file's order, each id once."""
     rejected: list[Rejected]
+
+    def compared_by(self, comparison: ComparisonChoice) -> ProblemFile:
+        return replace(self, problems=[problem.compared_by(comparison) for problem in self.problems])
 
 
 class ProblemStream:

@@ -80,17 +80,18 @@ def suite_of(tests: InputOutput, starter: str) -> TestSuite:
     if len(tests.inputs) != len(tests.outputs):
         raise ValueError(f"input_output: {len(tests.inputs)} inputs, but {len(tests.outputs)} outputs")
     if not tests.fn_name:
-        pairs = zip(tests.inputs, tests.outputs, strict=True)
-        return stdin_suite((_lines(given, "inputs"), _lines(output, "outputs")) for given, output in pairs)
+        inputs = (_lines(given, "inputs") for given in tests.inputs)
+        outputs = (_lines(output, "outputs") for output in tests.outputs)
+        return stdin_suite(zip(inputs, outputs, strict=True), "tolerance")
     for number, arguments in enumerate(tests.inputs):
         if not isinstance(arguments, list):
             raise ValueError(f"input_output: inputs.{number} is not a list of arguments")
-    outputs = tests.outputs
-    if all(isinstance(output, list) and len(output) == 1 for output in outputs):
+    results = tests.outputs
+    if all(isinstance(output, list) and len(output) == 1 for output in results):
         declared = _declared_depth(starter, tests.fn_name)
-        if declared is None or declared < max(map(_depth, outputs), default=0):
-            outputs = [output[0] for output in outputs]
-    return call_suite(zip(tests.inputs, outputs, strict=True))
+        if declared is None or declared < max(map(_depth, results), default=0):
+            results = [result[0] for result in results]
+    return call_suite(zip(tests.inputs, results, strict=True))
 
 
 def _lines(value: Any, where: str) -> str:

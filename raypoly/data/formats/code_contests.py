@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, FailFast, ValidationError
 
+from raypoly.core.config import OutputComparison
 from raypoly.core.values import Problem
 from raypoly.data.formats.python_source import first_program, parse_python
 from raypoly.data.formats.row_fields import (
@@ -94,10 +95,10 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
         raise ValueError(f"input_file: the program reads or writes the file {it.input_file or it.output_file}")
     public = list(_pairs_of(it.public_tests, "public_tests"))
     columns = ("private_tests", "generated_tests")
-    tests = stdin_suite([*public, *(pair for name in columns for pair in _pairs_of(getattr(it, name), name))])
-    shown = stdin_suite(public) if public else None
+    tests = [*public, *(pair for name in columns for pair in _pairs_of(getattr(it, name), name))]
+    suite, shown = stdin_suite(tests, "tokens"), stdin_suite(public, "tokens") if public else None
     prompt, solution = prompt_of(stdin_description(it.description)), first_program(_in_python(it.solutions))
-    return it.make_problem(it.name, prompt, tests, solution=solution, public_tests=shown)
+    return it.make_problem(it.name, prompt, suite, solution=solution, public_tests=shown)
 
 
 def to_problem_plus(row: Mapping[str, Any]) -> Problem:
@@ -108,7 +109,7 @@ def to_problem_plus(row: Mapping[str, Any]) -> Problem:
         raise ValueError(f"checker: {how}, and without it right answers would be refused")
     if not it.test_cases:
         raise ValueError("test_cases: there are none; they are in the configurations 1x to 5x")
-    tests = stdin_suite(_pairs_of(it.test_cases, "test_cases"))
+    tests = stdin_suite(_pairs_of(it.test_cases, "test_cases"), "tokens")
     rows = it.correct_submissions if isinstance(it.correct_submissions, list) else []
     programs = (s.get("code") for s in rows if isinstance(s, Mapping) and s.get("language") in _PYTHON3_PLUS)
     prompt, solution = prompt_of(stdin_description(it.description)), first_program(programs)
@@ -196,8 +197,9 @@ def to_problem_codeforces(row: Mapping[str, Any]) -> Problem:
     examples = {_words_of(example) for example in _pairs_of(it.examples, "examples")}
     public = list(takewhile(lambda test: _words_of(test) in examples, whole))
     checker = it.generated_checker.strip()
-    shown = stdin_suite(public, checker) if public else None
-    return it.make_problem(it.id, prompt, stdin_suite(whole, checker), public_tests=shown)
+    comparison: OutputComparison = "lines" if checker else "tokens"  # a checker has a tolerance of its own
+    shown = stdin_suite(public, comparison, checker) if public else None
+    return it.make_problem(it.id, prompt, stdin_suite(whole, comparison, checker), public_tests=shown)
 
 
 def _words_of(test: tuple[str, str]) -> tuple[tuple[str, ...], ...]:

@@ -88,7 +88,7 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
 
 
 def _stdin_tests(tests: list[LiveCodeBenchTest]) -> TestSuite:
-    return stdin_suite((test.input, test.output) for test in tests)
+    return stdin_suite(((test.input, test.output) for test in tests), "lines")
 
 
 def _tests(column: Any, name: str) -> list[LiveCodeBenchTest]:
@@ -110,7 +110,7 @@ def functional_suite(tests: list[LiveCodeBenchTest]) -> TestSuite:
             except ValueError as error:
                 raise ValueError(f"test {number}: not JSON arguments line by line: {error}") from None
 
-    return call_suite(cases())
+    return call_suite(cases(), "lines")
 
 
 def function_name(metadata: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 from typing_extensions import TypedDict
 
+from raypoly.core.config import OutputComparison
 from raypoly.core.values import Comparison, Problem, TestSuite
 from raypoly.data.formats.long_integers import dumps, loads
 from raypoly.data.formats.row_fields import EntryPoint
@@ -71,6 +72,7 @@ class CheckTests(_Tests):
 class StdinTests(_Tests):
     kind: Literal["stdin"]
     cases: Annotated[list[StdinCase], Field(min_length=1), FailFast()]
+    comparison: OutputComparison | None = None
     checker: str = ""
 
 
@@ -171,9 +173,11 @@ def _suite_of(tests: _Suite | AnswerTests, given: Mapping[str, Any]) -> TestSuit
         return TestSuite("check", tests.source)
     if isinstance(tests, AnswerTests):
         return TestSuite("answer", tests.answer)
-    comparison = "exact" if isinstance(tests, StdinTests) else tests.comparison
-    checker = tests.checker if isinstance(tests, StdinTests) else ""
-    return TestSuite(tests.kind, dumps(given["cases"]), comparison, checker)
+    source = dumps(given["cases"])
+    if not isinstance(tests, StdinTests):
+        return TestSuite(tests.kind, source, tests.comparison)
+    suite = TestSuite("stdin", source, checker=tests.checker)
+    return suite if tests.comparison is None else suite.compared_by(tests.comparison)
 
 
 def row_of(problem: Problem) -> dict[str, Any]:
@@ -194,7 +198,7 @@ def _suite_row(suite: TestSuite) -> dict[str, Any]:
         row["source" if suite.kind == "check" else "answer"] = suite.source
     else:
         row["cases"] = loads(suite.source)
-    if suite.comparison != "exact":
+    if suite.comparison != suite.default_comparison:
         row["comparison"] = suite.comparison
     if suite.checker:
         row["checker"] = suite.checker

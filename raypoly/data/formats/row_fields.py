@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from raypoly.core.values import Problem, TestSuite
+from raypoly.core.config import OutputComparison
+from raypoly.core.values import Comparison, Problem, TestSuite
 from raypoly.data.formats.long_integers import dumps
 from raypoly.data.formats.python_source import parse_literal, prelude_without
 
@@ -132,15 +133,16 @@ def stdin_description(description: str) -> str:
     return f"{description.strip()}\n\n{READ_AND_PRINT}" if description.strip() else ""
 
 
-def call_suite(cases: Iterable[tuple[list[Any], Any]]) -> TestSuite:
+def call_suite(cases: Iterable[tuple[list[Any], Any]], comparison: Comparison = "json") -> TestSuite:
     """Tests that call a function: (arguments, expected). Raises `ValueError` for none."""
-    return TestSuite("calls", _json_list({"args": args, "expected": expected} for args, expected in cases), "json")
+    return TestSuite("calls", _json_list({"args": args, "expected": expected} for args, expected in cases), comparison)
 
 
-def stdin_suite(cases: Iterable[tuple[str, str]], checker: str = "") -> TestSuite:
+def stdin_suite(cases: Iterable[tuple[str, str]], comparison: OutputComparison, checker: str = "") -> TestSuite:
     """Tests that run a whole program: (standard input, expected output). Raises `ValueError` for none."""
-    source = _json_list({"input": given, "output": output} for given, output in cases)
-    return TestSuite("stdin", source, checker=checker)
+    return TestSuite(
+        "stdin", _json_list({"input": given, "output": output} for given, output in cases), comparison, checker
+    )
 
 
 def check_suite(source: str) -> TestSuite:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from raypoly.core.config import (
+    ComparisonChoice,
     Config,
     GeneratorConfig,
     ModelConfig,
@@ -49,6 +50,11 @@ class SourceConfig(Section):
         None,
         description="The rows' format, by its name in docs/problem-formats.md. Rows of another format are left out. "
         "Default: each row is recognised by its columns.",
+    )
+    comparison: ComparisonChoice = Field(
+        "format",
+        description="How outputs and results are compared with the expected ones, as problems.comparison. It is stated "
+        "in the prepared rows.",
     )
     split: str | None = Field(
         None,

@@ -137,7 +137,7 @@ def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
     try:
         if isinstance(row, ValueError):
             raise row
-        problem = problem_of(row, facts.source)
+        problem = problem_of(row, facts.source).compared_by(source.comparison)
         problem_id = problem.id
         if source.format is not None:
             known = next((format_.name for format_ in FORMATS if format_.recognises(row)), "none")

@@ -6,8 +6,9 @@ from raypoly.core.values import Problem
 from raypoly.verifier.sandbox.candidate_process import CandidateProcess
 from raypoly.verifier.sandbox.channel import Clock
 from raypoly.verifier.sandbox.child.candidate import OPERATIONS
+from raypoly.verifier.sandbox.comparisons import same_value
 from raypoly.verifier.sandbox.outcome import Refusal, TestsOutcome, TestStopped, call_text, short_repr
-from raypoly.verifier.sandbox.prepared_suite import Case, Cases, equals_expected
+from raypoly.verifier.sandbox.prepared_suite import Case, Cases
 from raypoly.verifier.sandbox.zygote_client import Forker
 
 
@@ -77,7 +78,7 @@ class CaseRun:
                     )
                     return True
                 result = program.answer(message)[0]
-                if not equals_expected(result, case.expected, self._suite.comparison):
+                if not same_value(result, case.expected, self._suite.comparison):
                     self._outcome.wrong(index + 1, self._call(case), short_repr(result), short_repr(case.expected))
                     return True
         except TestStopped as stop:

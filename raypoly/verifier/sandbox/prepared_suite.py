@@ -116,20 +116,6 @@ def read_suite(problem: Problem) -> Suite:
     return Cases(cases, problem.tests.comparison)
 
 
-def equals_expected(result: Any, expected: Any, comparison: Comparison) -> bool:
-    """Whether plain data equals the expected value. A comparison too deep for Python is no match."""
-    try:
-        return bool((_as_json(result) if comparison == "json" else result) == expected)
-    except RecursionError:
-        return False
-
-
-def _as_json(value: Any) -> Any:
-    if type(value) in (list, tuple):
-        return [_as_json(item) for item in value]
-    return {key: _as_json(item) for key, item in value.items()} if type(value) is dict else value
-
-
 def _equals_itself(value: Any) -> bool:
     # naN equals not itself, and what is no plain data has no bytes of its own
     kind = type(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
 
 from raypoly.core.errors import BrokenTests
 from raypoly.core.values import Problem
@@ -13,6 +12,7 @@ from raypoly.verifier.sandbox.candidate_process import LAST_WORDS, NONCE, scratc
 from raypoly.verifier.sandbox.channel import Clock, Garbled, OutOfTime, ScratchFull
 from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.child.confine import SCRATCH_BYTES
+from raypoly.verifier.sandbox.comparisons import same_output
 from raypoly.verifier.sandbox.outcome import Refusal, TestsOutcome, TestStopped
 from raypoly.verifier.sandbox.prepared_suite import Script
 from raypoly.verifier.sandbox.zygote_client import Forker, stop_of_exit
@@ -21,8 +21,6 @@ CHECKER_SECONDS = 20.0
 """CPU seconds for a checker on one output."""
 # most characters of an output for a checker
 _LARGEST_CHECKED = 2 << 20
-# an output this much longer than the expected one is wrong unread: splitting takes many times its memory
-_LONGER, _SMALL_OUTPUT = 16, 1 << 16
 # An output that ran as code could print what it likes: nothing begins to run here but the checker and modules.
 _CHECKER = """
 import json, os, sys
@@ -58,7 +56,7 @@ class ScriptRun:
 
     def judge(self, all_tests: bool) -> TestsOutcome:
         """Run up to the first failed test, or `all_tests`."""
-        outcome = self._outcome
+        outcome, comparison = self._outcome, self._problem.tests.comparison
         for number, test in enumerate(self._tests, 1):
             given, expected = _shown_test(test)
             try:
@@ -66,7 +64,7 @@ class ScriptRun:
             except TestStopped as stop:
                 outcome.stop(stop, number, given, expected)
             else:
-                if same_output(printed, test.output) or self._accepted(test, printed, number):
+                if same_output(printed, test.output, comparison) or self._accepted(test, printed, number):
                     outcome.passed += 1
                     continue
                 outcome.wrong(number, given, repr(printed[:200]), expected)
@@ -144,23 +142,3 @@ class ScriptRun:
 
 def _shown_test(test: Script) -> tuple[str, str]:
     return repr(test.input.decode("utf-8", "replace")[:200]), repr(test.output[:200])
-
-
-def same_output(printed: str, expected: str) -> bool:
-    """Compare stripped lines, and lines of numbers by value, as LiveCodeBench does."""
-    printed, expected = printed.strip(), expected.strip()
-    if len(printed) > _LONGER * len(expected) + _SMALL_OUTPUT:
-        return False
-    left, right = printed.split("\n"), expected.split("\n")
-    return len(left) == len(right) and all(map(_same_line, left, right))
-
-
-def _same_line(printed: str, expected: str) -> bool:
-    printed, expected = printed.strip(), expected.strip()
-    if printed == expected:
-        return True
-    left, right = printed.split(), expected.split()
-    try:
-        return len(left) == len(right) and all(Decimal(a) == Decimal(b) for a, b in zip(left, right, strict=True))
-    except InvalidOperation:  # words, or a signalling NaN
-        return False
