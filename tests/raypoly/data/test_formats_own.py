@@ -32,6 +32,7 @@ OWN_TESTS = [
     {"kind": "check", "source": "def check(candidate):\n    assert candidate(1, 2) == 3\n"},
     {"kind": "calls", "cases": [{"args": [1, 2], "expected": 3}], "comparison": "json"},
     {"kind": "stdin", "cases": [{"input": "1 2", "output": "3"}]},
+    {"kind": "stdin", "cases": [{"input": "1 2", "output": "3"}], "comparison": "tokens"},
     {"kind": "stdin", "cases": [{"input": "3", "output": "1 2"}], "checker": "print(1)"},
     {"kind": "operations", "cases": [{"operations": ["A", "put"], "args": [[1], [2]], "expected": [None, 3]}]},
 ]
@@ -42,7 +43,7 @@ def test_own_rows_say_all_parts_and_come_back_the_same(tests: Row) -> None:
     row = {"id": "a", "prompt": "p", "entry_point": "f", "prelude": "import x", "prefix": "def f():", "solution": "s"}
     row |= {"answer": "completion", "reference_seconds": 0.5, "metadata": {"k": "v"}, "tests": tests}
     problem = problem_of(row, "file")
-    assert problem.tests.comparison == tests.get("comparison", "exact")
+    assert problem.tests.comparison == tests.get("comparison", problem.tests.default_comparison)
     assert row_of(problem) == row
     assert problem_of(row_of(problem), "file") == problem
 
@@ -95,6 +96,10 @@ def test_puzzles_come_back_with_their_budgets() -> None:
         ({"tests": {"kind": "guess", "cases": []}}, "kind"),
         ({"tests": {"kind": "calls", "cases": [{"args": 1, "expected": 1}]}}, "cases.0.args"),
         ({"tests": {"kind": "calls", "cases": [{"args": [], "expected": 1, "budget": {"time": 1}}]}}, "budget.time"),
+        (
+            {"tests": {"kind": "stdin", "cases": [{"input": "", "output": ""}], "comparison": "loose"}},
+            "comparison: Input should be 'exact', 'lines', 'tokens' or 'tolerance'",
+        ),
         ({"tests": {"kind": "stdin", "cases": [{"input": 1, "output": ""}]}}, "cases.0.input"),
         ({"tests": {"kind": "check", "source": "assert f() == 1"}}, "check(candidate)"),
         (

@@ -24,7 +24,7 @@ from tests.raypoly.data.format_rows import (
 
 def test_livecodebench_functional_tests_are_calls_with_json_arguments() -> None:
     problem = problem_of(LCB | {"private_test_cases": packed(FUNCTIONAL)})
-    assert (problem.tests.kind, problem.tests.comparison) == ("calls", "json")
+    assert (problem.tests.kind, problem.tests.comparison) == ("calls", "lines")
     assert problem.entry_point == "Solution().twoSum"
     assert cases(problem) == [{"args": [[2, 7, 11], 9], "expected": [0, 1]}] * 2
     namespace: dict[str, Any] = {}

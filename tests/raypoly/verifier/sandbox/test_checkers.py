@@ -94,4 +94,4 @@ def test_what_is_expected_is_not_where_the_program_runs(sandbox: Sandbox) -> Non
 def test_a_checker_is_part_of_what_a_suite_says() -> None:
     hashes = {checked_by(source).tests.hash for source in ("", "print(1)", "print(0)")}
     assert len(hashes) == 3
-    assert checked_by("").tests.hash == TestSuite("stdin", CASES).hash
+    assert checked_by("").tests.hash == TestSuite("stdin", CASES, "lines").hash

@@ -3,20 +3,20 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from raypoly.core.config import ScorerConfig
+from raypoly.core.config import OutputComparison, ScorerConfig
 from raypoly.core.errors import BrokenTests
 from raypoly.core.values import Comparison, Problem, TestKind, TestSuite
 from raypoly.verifier.sandbox import Sandbox
-from raypoly.verifier.sandbox.script_run import same_output
 from tests.support.small_problems import calls, check
 
 
-def suite(kind: TestKind, cases: list[dict[str, Any]], comparison: Comparison = "exact", **more: Any) -> Problem:
-    return Problem("p", "", more.pop("entry_point", ""), TestSuite(kind, json.dumps(cases), comparison), **more)
+def suite(kind: TestKind, cases: list[dict[str, Any]], comparison: Comparison | None = None, **more: Any) -> Problem:
+    stated = {} if comparison is None else {"comparison": comparison}
+    return Problem("p", "", more.pop("entry_point", ""), TestSuite(kind, json.dumps(cases), **stated), **more)
 
 
 def script(*pairs: tuple[str, str]) -> Problem:
@@ -74,16 +74,6 @@ def test_a_large_input_arrives_whole_and_a_larger_one_is_the_problems_fault(sand
         sandbox.score(script(("7" * (17 << 20), "")), "print()")
 
 
-@pytest.mark.parametrize(
-    ("printed", "expected", "same"),
-    [("1 2\n3\n", "1 2\n3", True), ("1  2", "1 2", True), ("a  b", "a b", False), ("1.0 2.50", "1 2.5", True),
-     ("1\n2", "1\n2\n3", False), ("1\n2\n3", "1\n2", False), ("  x \r\ny", "x\ny", True), ("nan", "NaN", False),
-     ("1e1000000", "2e1000000", False), ("", "", True), ("sNaN", "1", False), ("0.1", "0.10000001", False)],
-)  # fmt: skip
-def test_output_is_compared_line_by_line_and_numbers_by_value(printed: str, expected: str, same: bool) -> None:
-    assert same_output(printed, expected) is same
-
-
 QUEUE = suite(
     "operations",
     [
@@ -115,15 +105,20 @@ def test_operations_are_played_on_one_object_and_results_are_kept_as_they_were(s
 
 
 @pytest.mark.parametrize(
-    ("returned", "expected", "passes"),
-    [("(1, (2, 3))", [1, [2, 3]], True), ("[[1], (2,)]", [[1], [2]], True), ("{'a': (1,)}", {"a": [1]}, True),
-     ("True", True, True), ("1", 2, False), ("map(int, '12')", [1, 2], False), ("None", None, True)],
-)  # fmt: skip
-def test_json_comparison_takes_tuples_for_lists(
-    sandbox: Sandbox, returned: str, expected: object, passes: bool
-) -> None:
-    problem = suite("calls", [{"args": [], "expected": expected}], "json", entry_point="Solution().f")
+    ("returned", "passes"), [("(1, (2, 3.0001))", True), ("(1, (2, 3.1))", False), ("map(int, '12')", False)]
+)
+def test_values_are_compared_by_what_the_suite_states(sandbox: Sandbox, returned: str, passes: bool) -> None:
+    problem = suite("calls", [{"args": [], "expected": [1, [2, 3.00011]]}], "json", entry_point="Solution().f")
     assert sandbox.score(problem, f"class Solution:\n def f(self): return {returned}").passed is passes
+    assert not sandbox.score(problem.compared_by("lines"), f"class Solution:\n def f(self): return {returned}").passed
+
+
+def test_outputs_are_compared_by_what_the_suite_states(sandbox: Sandbox) -> None:
+    problem = script(("", "YES 0.5\n"))
+    modes: tuple[OutputComparison, ...] = get_args(OutputComparison)
+    found = [mode for mode in modes if sandbox.score(problem.compared_by(mode), "print('Yes', 0.500001)").passed]
+    assert found == ["tokens"]
+    assert sandbox.score(problem, "print('YES', 0.500001)").passed
 
 
 def test_keyword_arguments_and_nan_and_signed_zero(sandbox: Sandbox) -> None:
