@@ -11,6 +11,9 @@ from raypoly.core.errors import UsageError
 from raypoly.core.interrupt import describe_interrupt, interruptible
 
 _NOTHING_WRITTEN = "Interrupted; nothing was written."
+_Comparison = Annotated[
+    str, typer.Option(help="How outputs are compared: exact, lines, tokens, tolerance, or as their format says.")
+]
 
 
 def score(
@@ -25,9 +28,7 @@ def score(
         str | None, typer.Option(help="Where verdicts go, or the exclusion list; - is standard output.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Programs run at once. Default: as many as CPUs.")] = None,
-    comparison: Annotated[
-        str, typer.Option(help="How outputs are compared: exact, lines, tokens, tolerance, or as their format says.")
-    ] = "format",
+    comparison: _Comparison = "format",
     evidence: Annotated[bool, typer.Option("--evidence", help="Add canonical form and approach.")] = False,
     validate: Annotated[bool, typer.Option("--validate", help="Run the problems' own solutions instead.")] = False,
     calibrated: Annotated[
@@ -47,9 +48,8 @@ def score(
     from raypoly.commands import score_files, score_run
     from raypoly.commands.section_config import comparison_choice, scorer_config
 
-    given, file = overrides or [], None if problems is None else Path(problems)
-    compare_by = comparison_choice(comparison)
-    scores = bool(programs or evidence or validate or calibrated or compare_by != "format")
+    given, file, by = overrides or [], None if problems is None else Path(problems), comparison_choice(comparison)
+    scores = bool(programs or evidence or validate or calibrated or by != "format")
     if run is not None:
         if scores or duplicates or against:
             raise UsageError("--run scores a run's own rollouts: beside it go --problems, --out and --workers.")
@@ -69,10 +69,10 @@ def score(
         if programs is not None or evidence:
             raise UsageError("--validate runs the problems' own solutions: leave --programs and --evidence out.")
         with interruptible(_NOTHING_WRITTEN):
-            score_files.validate_file(file, out, calibrated, config, compare_by)
+            score_files.validate_file(file, out, calibrated, config, by)
     else:
         config = scorer_config(given, workers)
         if programs is None or out is None or calibrated is not None:
             raise UsageError("Give --programs and --out to score programs, or --validate to check the problems.")
         with interruptible(describe_interrupt(out)):
-            score_files.score_files(file, Path(programs), out, config, evidence, compare_by)
+            score_files.score_files(file, Path(programs), out, config, evidence, by)

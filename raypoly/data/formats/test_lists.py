@@ -79,7 +79,7 @@ class Tests(NamedTuple):
     prelude: str
 
 
-COMPARISONS: Mapping[str, Comparison] = {}
+COMPARISONS: Mapping[str, Comparison] = dict.fromkeys(("reward_spec", "ground_truth", "verifier_metadata"), "lines")
 """How outputs of whole programs are compared, by the column that holds the tests, where it is not as in APPS."""
 _COLUMNS = (
     *("tests", "verification_info", "reward_model", "reward_spec", "verifier_metadata", "test_cases", "ground_truth"),

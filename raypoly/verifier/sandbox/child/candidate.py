@@ -2,8 +2,8 @@
 
 Messages in: the code, then each test when the last is answered, `(args, kwargs, budget, want_args)`: a program knows no
 input while another test's clock runs. Messages out, each behind the nonce: `("ready",)` or why it can't be loaded;
-for each test `("ok", result, args, counts)`, `("raised", kind, text, builtin kind)` or `("memory",)`; or last words about
-a budget or tampering.
+for each test `("ok", result, args, counts)`, `("raised", kind, text, builtin kind)` or `("memory",)`; or last words
+about a budget or tampering.
 """
 
 from __future__ import annotations
