@@ -2,274 +2,245 @@
 
     code = extract_code(problem, response)  # None without a program, or an answer: the verdict is `no_code`
 
-Nothing is parsed or run. Linear time: a line is read at most twice, and no pattern backtracks beyond its line.
+The last complete answer counts. `response_text.py` finds the blocks; here one is chosen, with the helpers that it uses.
+Nothing is parsed or run. A response's last 200 blocks are looked at, which bounds the time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from raypoly.core.values import Problem
+from raypoly.data.formats.program_text import ProgramText, Statement, is_body, program_of
 from raypoly.verifier.answers import extract_answer
+from raypoly.verifier.response_text import Block, answered, code_blocks, without_prose
 
-_FENCE = re.compile(r"((?:[ \t]*>)*)([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^`\n]*)$")
-_LATE_FENCE = re.compile(r"(?<!`)(```)[ \t]*(?:python|py)3?[ \t]*$", re.IGNORECASE)
-_PYTHON_TAG = re.compile(r"(?<![a-z])i?py(?:thon)?[\d.]*(?![a-z])", re.IGNORECASE)
-_NEUTRAL_TAGS = ("", "text", "txt", "plaintext", "code", "solution")
-_TEXT_QUOTES = re.compile(r'"""|\'\'\'')
-_ELEMENT = re.compile(r"\[(/?)PYTHON\]|<(/?)code>", re.IGNORECASE)
-_THOUGHT = re.compile(r"^[ \t]*<think(?:ing)?>", re.MULTILINE)
-_TRANSCRIPT = re.compile(r"\s*(?:>>>|In \[\d+\]:)")
-_DEFINITION = re.compile(r"(?:class|def|async def)[ \t]+(\w+)[ \t]*[(:]")
-_IMPORT = re.compile(r"(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(?:[(*]|[\w.]+(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:[,;#\\]|$))")
-_BINDING = re.compile(r"[A-Za-z_]\w*(?:[.,][ \t]*\w+|\[[^\]]{0,80}\])*[ \t]*(?::[^=]{1,80})?[-+*/|&^%@]?=(?!=)")
-_ACTION = re.compile(
-    r"(?:if|elif|for|while|with|async|except|match)\b.*:|(?:else|try|finally)[ \t]*:|(?:assert|del|raise|return)\b"
-    r"|pass$|[A-Za-z_][\w.]*\("
+_MOST = 200
+_READS = re.compile(
+    r"\binput\s*\(|\(\s*input\s*[,)]|\b(?:__)?stdin(?:__)?\b|\bopen\s*\(\s*0|\bos\.(?:read|fdopen)\b|\bfileinput\b"
 )
-_CONTINUATION = re.compile(r"@\w|[#)\]}]|[rbfu]{0,2}(?:\"\"\"|''')", re.IGNORECASE)
-_OUTPUT = re.compile(r"\blambda\b|\bprint\(|\bstdout\b")
+_FEEDS = re.compile(
+    r"\bstdin\s*=\s*(?:io\.)?(?:StringIO|BytesIO|TextIOWrapper)\(|\binput\s*=\s*(?:iter\(\s*\[|lambda\b[^:\n]{0,80}:\s*\"\")"
+    r"|\bpatch(?:\.object)?\(|\bmonkeypatch\b"
+)
+_READS_ITSELF = re.compile(r"\bstdin(?:\.buffer)?\.(?:read|buffer)|\bos\.read\b|\bopen\s*\(")
+_WRITES = re.compile(r"\bprint\b|\bstdout\b|\bos\.write\b|\.write(?:lines)?\s*\(")
+_ALIAS = re.compile(r"[^\n=]*=[ \t]*(?:lambda\b|[\w.]*\bstdin[\w.]*\s*\Z)")
+_SETTING = re.compile(r"(?:sys\.)?setrecursionlimit\b|(?:threading\.)?stack_size\b")
 
 
 def extract_code(problem: Problem, response: str) -> str | None:
     """The program of a response, or its answer (`answers.py`) to tests of kind `answer`; None if there is none.
 
-    For `answer="completion"`: `problem.prefix + response`. For `fenced`: the last block of Python that defines the
-    entry point, after earlier blocks that it needs; else the last block of Python. Without a fence, a `[PYTHON]` or
-    `<code>` element, or else a run of lines of code, is a block.
+    For `answer="completion"`: `problem.prefix + response`, unless that has a fence or the whole function. Else a block
+    of Python. A function's or class's: the last that defines what is called, with more than a stub. A program's: the
+    last that reads standard input and prints, with the definitions that it uses from other blocks; without one, the
+    last that prints on its own. Else the last block. Under a prefix, a body counts where nothing defines the function.
     """
     if problem.tests.kind == "answer":
-        return extract_answer(_answered(response))
+        return extract_answer(answered(response))
     if problem.answer == "completion":
-        return problem.prefix + response if response.strip() else None
-    programs = _programs(response)
-    if not programs:
-        return None
-    name = _called(problem)
-    place = next((at for at in range(len(programs) - 1, -1, -1) if name in programs[at].names), None)
-    return programs[-1].code if place is None else _with_helpers(programs[:place], programs[place], name)
+        return _completed(problem, response) if response.strip() else None
+    return _chosen(problem, answered(response))
 
 
 def find_code(response: str) -> str:
     """The last block of Python of a response; the whole where it has none."""
-    programs = _programs(response)
-    return programs[-1].code if programs else response
+    blocks = code_blocks(answered(response))
+    return blocks[-1].code if blocks else response
 
 
-def _programs(response: str) -> list[_Block]:
-    text = _answered(response)
-    lines = text.split("\n")
-    return [block for block in _fenced(lines) or _elements(text) or list(_runs(lines)) if block.is_program]
+def _completed(problem: Problem, response: str) -> str:
+    text = answered(response)
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    whole = not first[:1].isspace() and (problem.entry_point,) in ProgramText(text).bodies
+    if not whole and "```" not in text:
+        return problem.prefix + "\n".join(without_prose(text.split("\n")) if first[:1].isspace() else [text])
+    fenced = replace(problem, answer="fenced")
+    code = _chosen(fenced, text)
+    return problem.prefix + text if code is None else program_of(fenced, code)
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Lines of a response, and their declared language or ""."""
-
-    language: str
-    lines: Sequence[str]
-
-    @cached_property
-    def code(self) -> str:
-        first = next((line for line in self.lines if line.strip()), "")
-        margin = first[: len(first) - len(first.lstrip())]
-        inner = [line.removeprefix(margin) if line.startswith(margin) else line.lstrip() for line in self.lines]
-        return "\n".join(inner).lstrip("\ufeff").removesuffix("\n") + "\n"
-
-    @property
-    def is_program(self) -> bool:
-        """Declared as Python, or looking like it."""
-        if not self.code.strip() or _TRANSCRIPT.match(self.code):
-            return False
-        if self.language:
-            return self.language == "python"
-        marked = any(_DEFINITION.match(line) or _IMPORT.match(line) for line in self.code.split("\n"))
-        return marked or bool(_OUTPUT.search(self.code))
-
-    @cached_property
-    def names(self) -> set[str]:
-        """Names bound at top level."""
-        return _bound(self.code.split("\n"))
-
-    @property
-    def is_library(self) -> bool:
-        """Whether it only has definitions, so that it can precede another block."""
-        return not any(_ACTION.match(line) for line in self.code.split("\n"))
+def _chosen(problem: Problem, text: str) -> str | None:
+    blocks = code_blocks(text, bool(problem.prefix))[-_MOST:]
+    top, name = _called(problem)
+    if len(blocks) < 2:
+        return _whole(blocks[0], bool(problem.prefix), top, name) if blocks else None
+    if problem.tests.kind == "stdin":
+        return _Blocks(blocks, _prints_what_it_reads, True).script()
+    found = _Blocks(blocks, lambda text: _defines(text, top, name), False)
+    at = found.last_of(lambda each: each in found.own)
+    if at is None and name:
+        at = found.last_of(lambda each: (name,) in found.texts[each].bodies)
+    if at is None and problem.prefix:
+        bodies = [block for n, block in enumerate(blocks) if n in found.kept and block.is_body]
+        if bodies and is_body(bodies[-1].raw, top, name):
+            first = next((line for line in text.split("\n") if line.strip()), "")
+            goes_on = first[:1].isspace() and first in blocks[0].lines
+            return bodies[0 if goes_on else -1].raw  # what a completion writes after its body is something else
+    if at is None:
+        at = found.last_of(lambda each: top in found.texts[each].names)
+    return blocks[-1].code if at is None else found.assembled(at, lambda each: top not in found.texts[each].names)
 
 
-def _called(problem: Problem) -> str:
-    """The first name that the tests look up, or ""."""
+def _called(problem: Problem) -> tuple[str, str]:
+    """What the tests look up, and its method; empty where there is none."""
     if problem.tests.kind == "operations":
         first = re.search(r'"operations":\s*\[\s*"(\w+)"', problem.tests.source)
-        return first.group(1) if first else ""
-    return problem.entry_point.partition(".")[0].removesuffix("()")
+        return first.group(1) if first else "", ""
+    top, _, name = problem.entry_point.partition(".")
+    return top.removesuffix("()"), name
 
 
-def _answered(response: str) -> str:
-    # the response with plain line ends and without its reasoning, also an unfinished one
-    text = response.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    for end in ("</think>", "</thinking>"):
-        text = text.rpartition(end)[2]
-    unclosed = _THOUGHT.search(text) if "<think" in text else None
-    return text[: unclosed.start()] if unclosed else text
+def _whole(block: Block, prefix: bool, top: str, name: str) -> str:
+    return block.raw if prefix and is_body(block.raw, top, name) else block.code
 
 
-def _bound(lines: Sequence[str]) -> set[str]:
-    found: set[str] = set()
-    for line in lines:
-        if not line or line[0] in " \t":  # most lines of a program: none of the patterns matches there
-            continue
-        if definition := _DEFINITION.match(line):
-            found.add(definition.group(1))
-        elif _IMPORT.match(line):
-            found.update(re.findall(r"\w+", line.partition("import")[2]))
-        elif _BINDING.match(line):
-            found.update(re.findall(r"\w+", line.partition("=")[0].partition(":")[0]))
-    return found
+def _defines(text: ProgramText, top: str, name: str) -> bool:
+    """Whether it defines what is called, with more than a stub."""
+    if top not in text.names:
+        return False
+    known = text.bodies | text.stubs
+    if (top,) not in known:  # bound by an assignment or import
+        return True
+    if not name or (top, name) in known:
+        return ((top, name) if name else (top,)) in text.bodies
+    inherited = rf"^class[ \t]+{top}[ \t]*\([ \t]*(?!object\b)\w|^[ \t]+{name}[ \t]*="
+    return re.search(inherited, "\n".join(text.bare), re.MULTILINE) is not None
 
 
-def _with_helpers(earlier: Sequence[_Block], main: _Block, name: str) -> str:
-    """`main` after earlier blocks that define names which it, or one of them, reads but does not bind."""
-    if not earlier:
-        return main.code
-    parts = [main.code]
-    bound = _bound([line.strip() for line in main.code.split("\n")])
-    read = set(re.findall(r"\w+", main.code))
-    for block in reversed(earlier):
-        needed = name not in block.names and any(word in read and word not in bound for word in block.names)
-        if needed and block.is_library:
-            parts.append(block.code)
-            bound |= block.names
-            read.update(re.findall(r"\w+", block.code))
-    return "\n".join(reversed(parts))
+def _bare(statements: Iterable[Statement]) -> str:
+    return "\n".join(line for each in statements for line in each.bare)
 
 
-def _fenced(lines: Sequence[str]) -> list[_Block]:
-    blocks = []
-    at, docstrings = 0, True
-    while at < len(lines):
-        fence = _Fence.opened_by(lines[at])
-        at += 1
-        if fence is None:
-            continue
-        found = fence.read(lines, at, docstrings)
-        if found is None:  # what looked like a docstring never ended; from here on fences count wherever they are
-            docstrings = False
-            found = fence.read(lines, at, docstrings) or ([], at)
-        content, at = found
-        blocks.append(_Block(fence.language, content))
-    return blocks
+def _reads(statements: Sequence[Statement]) -> bool:
+    if _READS.search(_bare(statements)):
+        return True
+    return any("/dev/stdin" in line or "/dev/fd/0" in line for each in statements for line in each.lines)
 
 
-@dataclass(frozen=True)
-class _Fence:
-    """An opened fence: how it is closed, and the prefix of its lines."""
-
-    language: str
-    quotes: int
-    """Depth of its blockquote."""
-    indent: int
-    mark: str
-    first: str = ""
-    """Code on the opening line itself."""
-
-    @classmethod
-    def opened_by(cls, line: str) -> _Fence | None:
-        if "```" not in line and "~~~" not in line:
-            return None
-        if fence := _FENCE.match(line):
-            language, first = _tagged(fence.group(4).strip())
-            return cls(language, fence.group(1).count(">"), len(fence.group(2).expandtabs(4)), fence.group(3), first)
-        late = _LATE_FENCE.search(line)
-        # Behind prose, the indent of what follows is anybody's guess: a closing fence counts at any.
-        return cls("python", 0, len(line), late.group(1)) if late else None
-
-    def read(self, lines: Sequence[str], at: int, docstrings: bool) -> tuple[list[str], int] | None:
-        """The lines up to the closing fence, and the position after it.
-
-        With `docstrings`, a fence within text quotes is text; None if such quotes never end.
-        """
-        content = [self.first] if self.first else []
-        quotes, hidden = "", False
-        for place in range(at, len(lines)):
-            line = self._inner(lines[place])
-            if line is None:
-                return content, place
-            body = line.strip()
-            if body.startswith(self.mark) and (behind := self._end(lines[place], line, body, place)) is not None:
-                if not quotes:
-                    return content, behind
-                hidden = True
-            if docstrings and self.language in ("", "python"):
-                quotes = _quotes_behind(line, quotes)
-            if not quotes and body.endswith(self.mark) and body.count(self.mark) == 1 and not body.startswith("#"):
-                return [*content, line.rstrip()[: -len(self.mark)]], place + 1
-            content.append(line)
-        return None if quotes and hidden else (content, len(lines))
-
-    def _inner(self, line: str) -> str | None:
-        for _ in range(self.quotes):
-            before, marker, line = line.partition(">")
-            if before.strip() or not marker:
-                return None
-            line = line.removeprefix(" ")
-        return line
-
-    def _end(self, whole: str, line: str, body: str, place: int) -> int | None:
-        """Position after a fence that ends the block, or of one that opens a block of another language."""
-        if body.strip(self.mark[0]):
-            return place if _FENCE.match(whole) else None
-        spaced = line.expandtabs(4)
-        return place + 1 if len(spaced) - len(spaced.lstrip()) < self.indent + 4 else None
+def _writes(statements: Sequence[Statement]) -> bool:
+    return _WRITES.search(_bare(statements)) is not None
 
 
-def _tagged(info: str) -> tuple[str, str]:
-    # (language, code) of the text after an opening fence: a tag, attributes, rarely the first line of code
-    if _DEFINITION.match(info) or _IMPORT.match(info):
-        return "", info
-    tag, _, rest = info.partition(" ")
-    if _PYTHON_TAG.search(tag):
-        return "python", rest if _DEFINITION.match(rest) or _IMPORT.match(rest) else ""
-    return "" if tag.lower() in _NEUTRAL_TAGS or "=" in tag else tag.lower(), ""
+def _acts(text: ProgramText) -> bool:
+    return text.acts or any(each.kind == "binding" and "print(" in _bare([each]) for each in text.statements)
 
 
-def _elements(text: str) -> list[_Block]:
-    # the last element may be unfinished
-    blocks = []
-    start: int | None = None
-    for mark in _ELEMENT.finditer(text):
-        if not (mark.group(1) or mark.group(2)):
-            start = mark.end()
-        elif start is not None:
-            blocks.append(_Block("", text[start : mark.start()].strip("\n").split("\n")))
-            start = None
-    if start is not None:
-        blocks.append(_Block("", text[start:].strip("\n").split("\n")))
-    return [block for block in blocks if block.is_program]
+def _prints_what_it_reads(text: ProgramText) -> bool:
+    return _acts(text) and not text.returns and _reads(text.statements) and _writes(text.statements)
 
 
-def _runs(lines: Sequence[str]) -> Iterator[_Block]:
-    # longest runs of lines that look like code; prose at the left margin ends one
-    run: list[str] = []
-    quotes = ""
-    for line in lines:
-        code = any(p.match(line) for p in (_DEFINITION, _IMPORT, _BINDING, _ACTION, _CONTINUATION))
-        if code or quotes or (run and (not line.strip() or line[0] in " \t")):
-            run.append(line)
-            quotes = _quotes_behind(line, quotes)
-        elif run:
-            yield _Block("", run)
-            run = []
-    if run:
-        yield _Block("", run)
+def _is_lent(each: Statement) -> bool:
+    """Whether it can stand in another program: a definition, or a value that is not read from standard input."""
+    if each.kind == "binding":
+        return not _reads([each]) or _ALIAS.match(_bare([each])) is not None
+    return each.kind == "definition" or _SETTING.match(each.bare[0]) is not None
 
 
-def _quotes_behind(line: str, quotes: str) -> str:
-    """Text quotes open behind a line, given those open before it; "" if none."""
-    if '"""' in line or "'''" in line:
-        for found in _TEXT_QUOTES.findall(line):
-            quotes = found if not quotes else "" if quotes == found else quotes
-    return quotes
+class _Blocks:
+    """The blocks of a response, and which of them are answers."""
+
+    def __init__(self, blocks: Sequence[Block], is_answer: Callable[[ProgramText], bool], scripts: bool) -> None:
+        self.texts = [block.text for block in blocks]
+        self.own: set[int] = set()
+        """Answers by themselves, or but for a definition."""
+        self.kept: list[int] = []
+        """Those that neither quote an earlier one nor leave a body of it out."""
+        self._homes: dict[str, list[int]] = defaultdict(list)
+        """Blocks that define a name."""
+        bodies: set[tuple[str, ...]] = set()
+        quoted = "\n"
+        for at, text in enumerate(self.texts):
+            lines = [line.strip() for line in text.bare if line.strip()]
+            is_stub = any(key in bodies for key in text.stubs if not key[-1].startswith("__"))
+            bodies |= text.bodies
+            if is_stub:
+                continue
+            whole = is_answer(text)
+            if not whole or (scripts and any(name in self._homes for name in text.missing)):
+                parts = "\n".join(lines).split("\n...\n")
+                if all(f"\n{part}\n" in quoted for part in parts):
+                    continue
+            if whole:
+                self.own.add(at)
+            quoted += "\n".join([*lines, "", ""])
+            self.kept.append(at)
+            for name in text.names:
+                self._homes[name].append(at)
+
+    def last_of(self, wanted: Callable[[int], bool]) -> int | None:
+        return next((at for at in reversed(self.kept) if wanted(at)), None)
+
+    def script(self) -> str:
+        """The last that reads and prints; else that prints on its own; else that does something; else the last."""
+        tried = [_Script(self, at, *self._taken(at, lambda _: True)) for at in self.kept]
+        for wanted in (lambda it: it.is_whole, lambda it: it.prints, lambda it: it.acts, lambda it: True):
+            if (found := next((each for each in reversed(tried) if wanted(each)), None)) is not None:
+                return self._joined(found.at, found.taken)
+        return self.texts[-1].code
+
+    def assembled(self, at: int, lends: Callable[[int], bool]) -> str:
+        """A block after the definitions of others that it uses."""
+        return self._joined(at, self._taken(at, lends)[0])
+
+    def _joined(self, at: int, taken: Mapping[int, set[int]]) -> str:
+        parts = []
+        for home in sorted(taken):
+            each = self.texts[home].statements
+            lent = [n for n in range(len(each)) if n in taken[home] or _SETTING.match(each[n].bare[0])]
+            whole = len(lent) == len(each)
+            parts.append(self.texts[home].code if whole else "\n".join(line for n in lent for line in each[n].lines))
+        return "\n".join([*parts, self.texts[at].code])
+
+    def _taken(self, at: int, lends: Callable[[int], bool]) -> tuple[dict[int, set[int]], bool]:
+        """Statements of other blocks that a block needs, and whether it needs one that can't be had."""
+        taken: dict[int, set[int]] = defaultdict(set)
+        wanted, seen, short = sorted(self.texts[at].missing), set(self.texts[at].names), False
+        while wanted:
+            if (name := wanted.pop()) in seen or name not in self._homes:
+                continue
+            seen.add(name)
+            home = self._home(name, at, lends)
+            if home is None:
+                short = True
+                continue
+            statements = self.texts[home].statements
+            whole = home not in self.own and (not _acts(self.texts[home]) or self._is_section(home))
+            lent = {n for n, each in enumerate(statements) if whole or (name in each.names and _is_lent(each))}
+            short = short or not lent
+            for n in sorted(lent - taken[home]):
+                wanted += sorted(statements[n].missing)
+                seen.update(statements[n].names if whole else ())
+            taken[home] |= lent
+        return {home: lent for home, lent in taken.items() if lent}, short
+
+    def _is_section(self, at: int) -> bool:
+        """Whether it is the part of a program that reads its input."""
+        statements = self.texts[at].statements
+        return _reads(statements) and not _writes(statements)
+
+    def _home(self, name: str, at: int, lends: Callable[[int], bool]) -> int | None:
+        """The nearest block before `at` that defines a name, else the last after it."""
+        homes = [home for home in self._homes[name] if home != at and lends(home)]
+        before = [home for home in homes if home < at]
+        return before[-1] if before else homes[-1] if homes else None
+
+
+class _Script:
+    """A block as a program, with what it takes from other blocks."""
+
+    def __init__(self, blocks: _Blocks, at: int, taken: Mapping[int, set[int]], short: bool) -> None:
+        self.at, self.taken = at, taken
+        text = blocks.texts[at]
+        used = [blocks.texts[home].statements[n] for home in taken for n in taken[home]]
+        both = [*used, *text.statements]
+        main = _bare(text.statements)
+        feeds = _FEEDS.search(main) is not None and _READS_ITSELF.search(main) is None
+        self.acts = _acts(text) and not (text.returns or short or feeds)
+        self.is_whole = self.acts and _reads(both) and _writes(both)
+        leans = any(_acts(blocks.texts[home]) and _writes(blocks.texts[home].statements) for home in taken)
+        self.prints = self.acts and _writes(both) and not leans

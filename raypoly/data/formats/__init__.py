@@ -35,7 +35,7 @@ from raypoly.data.formats import (
     raypoly_rows,
     test_lists,
 )
-from raypoly.data.formats.humaneval import program_of
+from raypoly.data.formats.program_text import program_of
 from raypoly.data.formats.raypoly_rows import row_of
 from raypoly.data.formats.row_fields import error_reason, is_utf8, one_line, row_id
 from raypoly.data.formats.row_files import count_rows, files_of, rows_of

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from raypoly.core.values import Problem, TestSuite
 from raypoly.data.formats.livecodebench import PRELUDE
 from raypoly.data.formats.long_integers import loads
+from raypoly.data.formats.program_text import signature_of
 from raypoly.data.formats.python_source import entry_point_of, first_program, parse_python
 from raypoly.data.formats.row_fields import (
     OptionalIdentifier,
@@ -73,7 +74,8 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     description = question if tests.fn_name else stdin_description(question)
     name = it.problem_id or it.task_id or it.query_id or it.id or it.name or it.url or content_id(question, suite)
     prompt = prompt_of(description, it.starter_code)
-    return it.make_problem(name, prompt, suite, entry_point, PRELUDE, solution=solution)
+    prefix = signature_of(it.starter_code, entry_point)
+    return it.make_problem(name, prompt, suite, entry_point, PRELUDE, prefix=prefix, solution=solution)
 
 
 def suite_of(tests: InputOutput, starter: str) -> TestSuite:

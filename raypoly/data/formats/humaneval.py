@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,22 +75,3 @@ def _signature(prompt: str, name: str) -> int:
     while prompt.startswith("@", above := prompt.rfind("\n", 0, max(start - 1, 0)) + 1, start):
         start = above
     return start
-
-
-def program_of(problem: Problem, code: str) -> str:
-    """The program of a fenced answer: `code`, behind the problem's prefix where it is a body alone, dedented or not.
-
-    A problem without prefix, or one whose answers are completions (`extract_code` has put the prefix there), takes
-    `code` as it is.
-    """
-    if not problem.prefix or problem.answer == "completion" or _defines(code, problem.entry_point):
-        return code
-    prefix = problem.prefix if problem.prefix.endswith("\n") else problem.prefix + "\n"
-    first = next((line for line in code.split("\n") if line.strip()), " ")
-    return prefix + (code if first[0].isspace() else textwrap.indent(code, "    "))
-
-
-def _defines(code: str, entry_point: str) -> bool:
-    name = re.escape(entry_point.partition(".")[0].removesuffix("()"))
-    definition = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*(?::[^=\n]*)?=(?!=)"
-    return re.search(definition, code, re.MULTILINE) is not None

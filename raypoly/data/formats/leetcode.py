@@ -11,6 +11,7 @@ from typing import Any
 
 from raypoly.core.values import Problem, TestSuite
 from raypoly.data.formats.mbpp import check_of
+from raypoly.data.formats.program_text import signature_of
 from raypoly.data.formats.python_source import names_read, parse_python
 from raypoly.data.formats.row_fields import (
     EntryPoint,
@@ -117,7 +118,13 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
     prompt = it.query if it.query.strip() else prompt_of(it.problem_description, it.starter_code)
     return it.make_problem(
-        it.task_id, prompt, check_suite(it.test), it.entry_point, prelude=it.prompt, solution=it.completion
+        it.task_id,
+        prompt,
+        check_suite(it.test),
+        it.entry_point,
+        prelude=it.prompt,
+        prefix=signature_of(it.starter_code, it.entry_point),
+        solution=it.completion,
     )
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, FailFast, TypeAdapter, ValidationError
 
 from raypoly.core.values import Problem, TestSuite
 from raypoly.data.formats.long_integers import loads
+from raypoly.data.formats.program_text import signature_of
 from raypoly.data.formats.python_source import entry_point_of
 from raypoly.data.formats.row_fields import (
     Identifier,
@@ -84,7 +85,10 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     description = it.question_content if called else stdin_description(it.question_content)
     suite_of = functional_suite if called else _stdin_tests
     prompt, shown = prompt_of(description, it.starter_code), suite_of(public) if public else None
-    return it.make_problem(it.question_id, prompt, suite_of(tests), entry_point, PRELUDE, public_tests=shown)
+    prefix = signature_of(it.starter_code, entry_point)
+    return it.make_problem(
+        it.question_id, prompt, suite_of(tests), entry_point, PRELUDE, prefix=prefix, public_tests=shown
+    )
 
 
 def _stdin_tests(tests: list[LiveCodeBenchTest]) -> TestSuite:

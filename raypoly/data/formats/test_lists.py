@@ -19,6 +19,7 @@ from raypoly.data.formats import apps, leetcode, livecodebench
 from raypoly.data.formats.long_integers import loads
 from raypoly.data.formats.mbpp import check_of
 from raypoly.data.formats.output_prediction import ASKED
+from raypoly.data.formats.program_text import signature_of
 from raypoly.data.formats.python_source import entry_point_of, first_program, parse_literal
 from raypoly.data.formats.row_fields import (
     EntryPoint,
@@ -123,7 +124,8 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
         )
     known_as = known_as or apps.content_id(question, suite)
     prompt = prompt_of(question, starter)
-    return it.make_problem(known_as, prompt, suite, found.entry_point, found.prelude, solution=solution)
+    prefix = signature_of(starter, found.entry_point)
+    return it.make_problem(known_as, prompt, suite, found.entry_point, found.prelude, prefix=prefix, solution=solution)
 
 
 def holds_tests(column: Any) -> bool:

@@ -166,7 +166,7 @@ def test_where_there_is_no_program_none_is_made_up(response: str) -> None:
         (f"```python\nimport math\n```\n```python\n{NODE}```\n```python\n{USER}```", f"{NODE}\n{USER}"),
         (f"```python\nfrom m import Node\n```\n```python\n{USER}```", f"from m import Node\n\n{USER}"),
         (f"```python\n{NODE}```\n```python\n{NODE}{USER}```", f"{NODE}{USER}"),
-        (f"```python\n{NODE}print(Node())\n```\n```python\n{USER}```", USER),
+        (f"```python\n{NODE}print(Node())\n```\n```python\n{USER}```", f"{NODE}{USER}"),
         (f"```python\n{NODE}{OTHER}```\n```python\n{USER}```", USER),
         (f"```python\nclass Base: pass\n```\n```python\nclass Node(Base): pass\n```\n```python\n{USER}```",
          f"class Base: pass\n\nclass Node(Base): pass\n\n{USER}"),
