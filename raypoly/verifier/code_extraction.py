@@ -20,7 +20,7 @@ from raypoly.verifier.response_text import Block, answered, code_blocks, without
 
 _MOST = 200
 _READS = re.compile(
-    r"\binput\s*\(|\(\s*input\s*[,)]|\b(?:__)?stdin(?:__)?\b|\bopen\s*\(\s*0|\bos\.(?:read|fdopen)\b|\bfileinput\b"
+    r"\binput\s*\(|\(\s*input\s*[,)]|(?:\bsys\.|(?<![\w.]))(?:__)?stdin(?:__)?\b(?!\s*=(?!=))|\bopen\s*\(\s*0|\bos\.(?:read|fdopen)\b|\bfileinput\b"
 )
 _FEEDS = re.compile(
     r"\bstdin\s*=\s*(?:io\.)?(?:StringIO|BytesIO|TextIOWrapper)\(|\binput\s*=\s*(?:iter\(\s*\[|lambda\b[^:\n]{0,80}:\s*\"\")"
@@ -104,12 +104,17 @@ def _defines(text: ProgramText, top: str, name: str) -> bool:
     if top not in text.names:
         return False
     known = text.bodies | text.stubs
-    if (top,) not in known:  # bound by an assignment or import
-        return True
+    if (top,) not in known:
+        own = [each for each in text.statements if top in each.names and each.kind == "binding"]
+        return any("lambda" in (value := _bare([each]).partition("=")[2]) or not _uses(value, top) for each in own)
     if not name or (top, name) in known:
         return ((top, name) if name else (top,)) in text.bodies
     inherited = rf"^class[ \t]+{top}[ \t]*\([ \t]*(?!object\b)\w|^[ \t]+{name}[ \t]*="
     return re.search(inherited, "\n".join(text.bare), re.MULTILINE) is not None
+
+
+def _uses(text: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b", text) is not None
 
 
 def _bare(statements: Iterable[Statement]) -> str:
@@ -155,7 +160,7 @@ class _Blocks:
         bodies: set[tuple[str, ...]] = set()
         quoted = "\n"
         for at, text in enumerate(self.texts):
-            lines = [line.strip() for line in text.bare if line.strip()]
+            lines = [line.strip() for line in text.uncommented if line.strip()]
             is_stub = any(key in bodies for key in text.stubs if not key[-1].startswith("__"))
             bodies |= text.bodies
             if is_stub:
@@ -200,6 +205,8 @@ class _Blocks:
         """Statements of other blocks that a block needs, and whether it needs one that can't be had."""
         taken: dict[int, set[int]] = defaultdict(set)
         wanted, seen, short = sorted(self.texts[at].missing), set(self.texts[at].names), False
+        # An answer lends what it imports only to a block that uses a function of it, such as a new main part.
+        near = {self._home(name, at, lends) for name in wanted if self._is_defined(name, at, lends)}
         while wanted:
             if (name := wanted.pop()) in seen or name not in self._homes:
                 continue
@@ -207,6 +214,8 @@ class _Blocks:
             home = self._home(name, at, lends)
             if home is None:
                 short = True
+                continue
+            if home in self.own and home not in near:
                 continue
             statements = self.texts[home].statements
             whole = home not in self.own and (not _acts(self.texts[home]) or self._is_section(home))
@@ -217,6 +226,11 @@ class _Blocks:
                 seen.update(statements[n].names if whole else ())
             taken[home] |= lent
         return {home: lent for home, lent in taken.items() if lent}, short
+
+    def _is_defined(self, name: str, at: int, lends: Callable[[int], bool]) -> bool:
+        """Whether a function or class of another block has that name."""
+        home = self._home(name, at, lends) if name in self._homes else None
+        return home is not None and (name,) in self.texts[home].bodies
 
     def _is_section(self, at: int) -> bool:
         """Whether it is the part of a program that reads its input."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from raypoly.data.formats.program_text import BINDING, DEFINITION, IMPORT, ProgramText
@@ -21,6 +21,7 @@ _FENCE = re.compile(r"((?:[ \t]*>)*)([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3
 _LATE_FENCE = re.compile(r"(?<!`)(```)[ \t]*(?:python|py)3?[ \t]*$", re.IGNORECASE)
 _PYTHON_TAG = re.compile(r"(?<![a-z])i?py(?:thon)?[\d.]*(?![a-z])", re.IGNORECASE)
 _NEUTRAL_TAGS = ("", "text", "txt", "plaintext", "code", "solution")
+_ONE_LINE = re.compile(r"[ \t]*```(?:python3?|py)?[ \t]*((?:def|class|from|import)\b[^`]*)```[ \t]*")
 _TAG = re.compile(r"\{?\.?[A-Za-z][\w+#.:/-]*[\w+#}]|[A-Za-z]")
 _TEXT_QUOTES = re.compile(r'"""|\'\'\'')
 _ELEMENT = re.compile(r"\[(/?)PYTHON\]|<(/?)(?:code|pre|python)(?:[ \t][^<>\n]{0,80})?>", re.IGNORECASE)
@@ -39,9 +40,9 @@ _PROSE = re.compile(r"(?:[#>*-]+ |\d+\. )?[*_]*[A-Z][\w'’]*[*_,:]*(?: [\w'’`
 
 _THINK = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|analysis)"
 _MARK = re.compile(
-    rf"(?P<begin><{_THINK}>|(?-i:\[THINK\])|<\|(?:begin_of_|start_)?{_THINK}\|>|◁think▷|<unused94>"
+    rf"(?P<begin><{_THINK}>|(?-i:\[THINK\])|<\|(?:begin_of_|start_)?{_THINK}\|>|◁think▷|<unused94>|<\|im_start\|>think\b"
     r"|<\|channel\|>(?:analysis|commentary)[^<\n]{0,80}<\|message\|>)"
-    rf"|(?P<end></{_THINK}>|(?-i:\[/THINK\])|<\|(?:end_of_|end_|/){_THINK}\|>|◁/think▷|<unused95>"
+    rf"|(?P<end></{_THINK}>|(?-i:\[/THINK\])|<\|(?:end_of_|end_|/){_THINK}\|>|◁/think▷|<unused95>|<\|im_start\|>answer\b"
     r"|<\|channel\|>final[^<\n]{0,80}<\|message\|>)"
     r"|(?P<token><\|[^|<>\n]{1,60}\|>|<｜[^｜<>\n]{1,60}｜>|</?s>|<(?:eos|bos|pad|EOT|file_sep|end_of_turn|start_of_turn)>"
     r"|(?-i:\[/?INST\]))",
@@ -121,14 +122,16 @@ class Block:
 
 def _fenced(lines: Sequence[str]) -> list[Block]:
     blocks = []
-    at, docstrings = 0, True
+    at, end, docstrings = 0, 0, True
     if opened := _opened_by_prompt(lines):
         blocks.append(opened)
-        at = len(opened.lines) + 1
+        at = end = len(opened.lines) + 1
     while at < len(lines):
         fence = Fence.opened_by(lines[at])
         at += 1
         if fence is None:
+            if whole := _ONE_LINE.fullmatch(lines[at - 1]):
+                blocks.append(Block("", [whole[1]]))
             continue
         found = fence.read(lines, at, docstrings)
         if found is None:  # what looked like a docstring never ended; from here on fences count wherever they are
@@ -136,6 +139,9 @@ def _fenced(lines: Sequence[str]) -> list[Block]:
             found = fence.read(lines, at, docstrings)
         content, at, closed = found or ([], at, True)
         blocks.append(Block(fence.language, content if closed else without_prose(content)))
+        end = at
+    if any(block.is_program for block in blocks):  # the last program may stand behind the last fence, without one
+        blocks += [block for block in _runs(lines[end:], False) if block.text.bodies]
     return blocks
 
 
@@ -316,7 +322,7 @@ class _AnswerReader:
                 at += 1
             else:  # behind a thought a fence may open
                 self._lines[at], again = rest, at
-            if turned:
+            if turned and (region.code or Fence.opened_by(rest) is not None):
                 region = _Region(at)
         return self._kept
 
@@ -342,7 +348,7 @@ class _AnswerReader:
             if self._thinking:
                 if kind == "end":
                     self._thinking, position, turned = False, mark.end(), True
-            elif (not turned and region.keeps(at)) or not hidden.counts(mark, self._begun or here):
+            elif (not turned and region.keeps(at, mark.start())) or not hidden.counts(mark, self._begun or here):
                 continue
             elif kind == "begin":
                 if not here and (turned or not hidden.code):
@@ -388,11 +394,12 @@ class _Region:
     code: bool = False
     quoted: bool = False
     """A whole block that is no program."""
-    texts: frozenset[int] = frozenset()
+    texts: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
-    def keeps(self, at: int) -> bool:
-        """Whether a line stays as it is."""
-        return at in self.texts or (self.quoted and self.start < at < self.end - 1)
+    def keeps(self, at: int, column: int) -> bool:
+        """Whether what is there is text."""
+        start, end = self.texts.get(at, (0, 0))
+        return start <= column < end or (self.quoted and self.start < at < self.end - 1)
 
 
 class _Hidden:
@@ -433,19 +440,22 @@ def _is_turn(token: str) -> bool:
     return _TURN.search(token) is not None and _KEPT_TOKEN.search(token) is None
 
 
-def _closed_texts(lines: Sequence[str], start: int, end: int) -> frozenset[int]:
-    """Lines that begin within a text in three quotes which ends."""
-    found: list[int] = []
-    since: list[int] = []
+def _closed_texts(lines: Sequence[str], start: int, end: int) -> Mapping[int, tuple[int, int]]:
+    """The part of each line that is within a text in three quotes which goes on over lines and ends."""
+    found: dict[int, tuple[int, int]] = {}
+    since: dict[int, tuple[int, int]] = {}
     quotes = ""
     for at in range(start, end):
-        if quotes:
-            since.append(at)
-        before, quotes = quotes, _quotes_behind(lines[at], quotes)
-        if before and (not quotes or lines[at].count(before) > 1):
-            found += since
-            since = []
-    return frozenset(found)
+        line = lines[at]
+        before, quotes = quotes, _quotes_behind(line, quotes)
+        if before and (not quotes or line.count(before) > 1):
+            found |= since | {at: (0, len(line) if quotes else line.find(before))}
+            since = {}
+        elif before:
+            since[at] = (0, len(line))
+        if quotes and not before:
+            since = {at: (line.rfind(quotes), len(line))}
+    return found
 
 
 def _first(line: str, start: int) -> int:

@@ -83,6 +83,11 @@ class ProgramText:
         """Its lines without comments and literals; of an f-string the names in its fields are left."""
         return _LEXEME.sub(_blank, self.code).split("\n")
 
+    @property
+    def uncommented(self) -> Sequence[str]:
+        """Its lines without comments."""
+        return _LEXEME.sub(lambda found: "" if found[0].startswith("#") else found[0], self.code).split("\n")
+
     @cached_property
     def statements(self) -> Sequence[Statement]:
         starts, depth, decorated = [0], 0, False
