@@ -100,9 +100,9 @@ class Problem:
     prelude: str = ""
     """Python that runs before the candidate (imports, ListNode helpers)."""
     answer: Literal["completion", "fenced"] = "fenced"
-    """`completion`: the program is `prefix + response`; `fenced`: the last fenced block of the response."""
+    """`completion`: the program is `prefix + response`; `fenced`: `extract_code` finds it in the response."""
     prefix: str = ""
-    """For `completion`: the source that the response continues."""
+    """The source that a completion continues, or a body that is all of a fenced answer."""
     solution: str = ""
     """A program known to be right, or empty: calibrates time limits, and the policy never sees it."""
     reference_seconds: float | None = None

@@ -53,8 +53,8 @@ class Sample:
 class Form:
     name: str
     template: str
-    """`«code»`, `«helper»`, `«main»`, `«body»` of the answer, `«draft»` of the other one, `«quote»`, `«demo»`, `«stub»`;
-    behind a bar what each line begins with."""
+    """`«code»`, `«helper»`, `«main»`, `«body»` of the answer, `«draft»` of the other one, `«quote»`, `«demo»`,
+    `«stub»`; behind a bar what each line begins with."""
     kinds: Sequence[str] = KINDS
 
     def response(self, sample: Sample, answer: Answer, draft: Answer) -> str:
@@ -157,11 +157,11 @@ SAMPLES: Sequence[Sample] = (
         [(["banana"], 3), (["xyz"], 0), (["AEIOU"], 5)],
         Answer(
             'VOWELS = set("aeiou")',
-            'def count_vowels(text):\n    """Count them, in any case."""\n    return sum(c.lower() in VOWELS for c in text)',
+            'def count_vowels(text):\n    """Count them."""\n    return sum(c.lower() in VOWELS for c in text)',
         ),
         Answer(
             'VOWELS = set("aeio")',
-            'def count_vowels(text):\n    """Count them, in any case."""\n    return sum(c.lower() in VOWELS for c in text)',
+            'def count_vowels(text):\n    """Count them."""\n    return sum(c.lower() in VOWELS for c in text)',
         ),
         'count_vowels("banana")',
     ),
@@ -184,11 +184,11 @@ SAMPLES: Sequence[Sample] = (
         [([121], True), ([10], False), ([-121], False)],
         Answer(
             "def digits(n):\n    return str(n)",
-            "class Solution:\n    def isPalindrome(self, x: int) -> bool:\n        s = digits(x)\n        return s == s[::-1]",
+            "class Solution:\n    def isPalindrome(self, x: int):\n        s = digits(x)\n        return s == s[::-1]",
         ),
         Answer(
             "def digits(n):\n    return str(abs(n))",
-            "class Solution:\n    def isPalindrome(self, x: int) -> bool:\n        s = digits(x)\n        return s == s[::-1]",
+            "class Solution:\n    def isPalindrome(self, x: int):\n        s = digits(x)\n        return s == s[::-1]",
         ),
         "isPalindrome(121)",
     ),
@@ -268,7 +268,7 @@ SAMPLES: Sequence[Sample] = (
 
 _FENCED = "```python\n«code»\n```"
 _DRAFT = "```python\n«draft»\n```"
-_R1 = "Okay, let me think. First idea:\n\n```python\n«draft»\n```\n\nWait, that's wrong: it doesn't hold for \"all\" inputs."
+_R1 = "Okay, let me think. First idea:\n\n```python\n«draft»\n```\n\nWait, that's wrong: it can't be \"right\"."
 _BODY = (COMPLETION,)
 FORMS: Sequence[Form] = tuple(
     Form(name, template, *kinds)
@@ -356,7 +356,8 @@ FORMS: Sequence[Form] = tuple(
         ("kimi", f"◁think▷{_R1}◁/think▷{_FENCED}"),
         (
             "harmony",
-            f"<|channel|>analysis<|message|>{_R1}<|end|><|start|>assistant<|channel|>final<|message|>{_FENCED}<|return|>",
+            f"<|channel|>analysis<|message|>{_R1}<|end|>"
+            f"<|start|>assistant<|channel|>final<|message|>{_FENCED}<|return|>",
         ),
         ("harmony without tokens", f"analysisWe need code. {_DRAFT}assistantfinal{_FENCED}"),
         ("think between", f"{_DRAFT}\n<think>\nIs it right? No.\n</think>\n{_FENCED}"),

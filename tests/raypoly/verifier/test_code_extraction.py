@@ -2,8 +2,12 @@ import json
 
 import pytest
 
+from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Problem, TestSuite
+from raypoly.data.formats import program_of
+from raypoly.verifier import LocalPool
 from raypoly.verifier.code_extraction import extract_code
+from tests.support.response_forms import FORMS, SAMPLES
 
 TESTS = TestSuite("calls", "[]")
 SOLUTION = Problem("p", "", "Solution().twoSum", TESTS)
@@ -202,7 +206,8 @@ def test_the_program_is_chosen_by_what_the_tests_call(problem: Problem, response
         "```\n", "```python\n", "~~~\n```\n", "```python\n'''\n```\n", '"""\n', "> ", "> ```python\n", " ", "\t", "`",
         "~", "``` ", "```python ", "<code>", "[PYTHON]</code>", "</think>", "<think>", "a.", "a,", "x[", "x: ", "\n",
         "(", "import a, ", "from ", "class ", "def f(", "1. ", "- ", " \n", "@a\n", "=", "#", "a", "if:", "lambda ",
-        ">", "\r", "```python\nclass A{}:\n```\n", "```python\nimport a{}\nb{}()\n```\n",
+        ">", "\r", "<|im_end|>", "# </think>\n", "x<|a|>\n", "```python\nreturn {}\n```\n", "pass;",
+        "\\\"", "```python\nclass A{}:\n```\n", "```python\nimport a{}\nb{}()\n```\n",
     ],
 )  # fmt: skip
 def test_a_megabyte_made_to_be_slow_is_read_to_its_end(part: str) -> None:
@@ -218,3 +223,63 @@ def test_a_completion_continues_its_prefix() -> None:
     problem = Problem("p", "", "f", TESTS, answer="completion", prefix="def f(n):\n")
     assert extract_code(problem, " return n") == "def f(n):\n return n"
     assert extract_code(problem, " \n") is None
+
+
+def test_forms_of_answers_pass_where_right_and_fail_where_wrong() -> None:
+    tried = [
+        (form, sample, is_right, form.response(sample, *pair))
+        for form in FORMS
+        for sample in SAMPLES[::2]
+        if sample.kind in form.kinds
+        for is_right, pair in ((True, (sample.right, sample.wrong)), (False, (sample.wrong, sample.right)))
+    ]
+    problems = {sample.name: sample.problem for sample in SAMPLES}
+    found = [(problems[sample.name], extract_code(problems[sample.name], text)) for _, sample, _, text in tried]
+    with LocalPool(ScorerConfig(workers=2)) as pool:
+        verdicts = pool.score((problem, None if code is None else program_of(problem, code)) for problem, code in found)
+        passed = [verdict.passed for verdict in verdicts]
+    assert [
+        (form.name, sample.name, is_right)
+        for (form, sample, is_right, _), got in zip(tried, passed, strict=True)
+        if got != is_right
+    ] == []
+
+
+PY = "```python\n{}\n```\n"
+NOTHING_READ = "def main():\n    print('Hello')\n\nmain()\n"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "kept"),
+    [
+        (["print('Helo')", "print('Hello')"], 1),
+        ([NOTHING_READ, "assert True"], 0),
+        ([ECHO, "import subprocess\nprint(subprocess.run(['x'], input='3', stdin=None))"], 0),
+        ([ECHO, "import io, sys\nsys.stdin = io.StringIO('3')\nprint(input())"], 0),
+        ([ECHO, "def main():\n    n = int(input())\n    ...\n"], 0),
+        (["def f(n):\n    return n\nprint(f(int(input())))", "def f(n):\n    pass\nprint(f(int(input())))"], 0),
+        (["def f(n):\n    pass\nprint(f(int(input())))", "def f(n):\n    return n\nprint(f(int(input())))"], 1),
+        ([ECHO, ECHO + "print('debug')"], 1),
+        ([ECHO + "print('debug')", ECHO], 1),
+        (["import math\nprint(math.sqrt(int(input())))", "n = int(input())\nprint(math.sqrt(n))"], 1),
+    ],
+)
+def test_of_several_programs_the_last_that_reads_and_prints_counts(blocks: list[str], kept: int) -> None:
+    code = extract_code(STDIN, "".join(map(PY.format, blocks)))
+    assert code is not None
+    assert code.strip() == blocks[kept].strip()
+
+
+@pytest.mark.parametrize(
+    "stub",
+    ["...", "pass", '"""Add."""', "# to do", "raise NotImplementedError('x')", '"""Add.\n\n    Or."""\n    pass'],
+)
+def test_a_stub_replaces_no_body(stub: str) -> None:
+    assert extract_code(FUNCTION, f"```python\n{ADD}```\n" + PY.format(f"def add(a, b):\n    {stub}")) == ADD
+
+
+@pytest.mark.parametrize(
+    "begin", ["<think>", "[THINK]", "<|begin_of_thought|>", "<reasoning>", "<|channel|>analysis<|message|>"]
+)
+def test_an_unfinished_thought_holds_no_answer(begin: str) -> None:
+    assert extract_code(FUNCTION, f"{begin}\n{PY.format(ADD)}Hmm") is None
