@@ -31,10 +31,11 @@ def slice_to(tree: ast.Module, entry_point: str, program: FunctionFacts) -> ast.
 
     `entry_point` is `f` or `Solution().method`; empty keeps whatever any function or class at the top depends on.
     """
-    wanted = {entry_point.split("(")[0].split(".")[0]} if entry_point else set(program.free)
+    # a bare function stands for a method whose class is not there
+    names = [entry_point.split("(")[0].split(".")[0], entry_point.partition(".")[2]]
+    wanted = set([name for name in names if name in program.free][:1] if entry_point else program.free)
     # the entry is not there, as where a program forgot to define it: then everything at the top counts
-    if not wanted & set(program.free):
-        wanted = bound_here(tree.body)
+    wanted = wanted or bound_here(tree.body)
     slicer = _Slicer(program, entry_point.split(".")[-1], frozenset(), frozenset())
     _, body = slicer.block(tree.body, program.expand(wanted), None)
     return ast.Module(body, [])

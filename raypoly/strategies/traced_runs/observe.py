@@ -161,7 +161,7 @@ class Experiment:
 
     def _prepared(self, program: Instrumented) -> tuple[FunctionType, dict[str, Any]]:
         namespace = dict(self._namespace)
-        namespace.pop(self._entry_point.partition(".")[0].removesuffix("()"), None)
+        namespace.pop(candidate.class_of(self._entry_point), None)
         return FunctionType(program.code, namespace), namespace
 
     @property
@@ -191,7 +191,8 @@ class Experiment:
         meter.limit, meter.skip = max(limits), skip
         loading = meter.call(module, (), MeteredRun())
         if loading.ended:
-            loading = meter.call(candidate.entry, (namespace, self._entry_point), loading)
+            given = self._namespace.get(candidate.bare_name(self._entry_point))
+            loading = meter.call(candidate.entry, (namespace, self._entry_point, given), loading)
         function = meter.returned
         if not loading.ended:
             return loading, loading

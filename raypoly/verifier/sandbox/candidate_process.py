@@ -9,6 +9,7 @@ from raypoly.core.values import Status
 from raypoly.verifier.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime, ScratchFull
 from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.child.confine import SCRATCH_BYTES, SCRATCH_FILES
+from raypoly.verifier.sandbox.child.object_values import Maker
 from raypoly.verifier.sandbox.outcome import TestStopped
 from raypoly.verifier.sandbox.zygote_client import ChildExit, Forker, stop_of_exit
 
@@ -60,9 +61,9 @@ class CandidateProcess:
             raise _garbled()
         return message[NONCE:]
 
-    def answer(self, message: bytes) -> tuple[Any, Any, Any]:
+    def answer(self, message: bytes, make: Maker = plain_data.comparable) -> tuple[Any, Any, Any]:
         """(result, arguments after the call, counts) of a test."""
-        reply = self._decoded(message)
+        reply = self._decoded(message, make)
         if reply[0] != "ok" or len(reply) != 4:
             raise _garbled()
         return reply[1], reply[2], reply[3]
@@ -76,9 +77,9 @@ class CandidateProcess:
             self._ended = self._forker.reap(self._child)
         return self._ended
 
-    def _decoded(self, message: bytes) -> tuple[Any, ...]:
+    def _decoded(self, message: bytes, make: Maker = plain_data.comparable) -> tuple[Any, ...]:
         try:
-            reply = plain_data.decode(message)
+            reply = plain_data.decode(message, make)
         except plain_data.Malformed:
             raise _garbled() from None
         if type(reply) is not tuple or not reply or type(reply[0]) is not str:

@@ -107,7 +107,7 @@ class CheckRun:
             self._read += len(message) - len(sent)
             if self._read > _READ_BYTES:
                 raise TestStopped("error", f"its results have more than {_READ_BYTES >> 20} MiB")
-            result, after, _ = program.answer(message)
+            result, after, _ = program.answer(message, plain_data.Typed)
             if not _repeats(after, args, kwargs):  # in the check it would raise what the check may expect
                 raise TestStopped("error", "its result or an argument has become too large or too deep", alive=True)
             answer = _packed((result, after))
@@ -122,7 +122,7 @@ class CheckRun:
             if not stop.alive:
                 self._end_program()
             return None
-        self._got = short_repr(result)
+        self._got = short_repr(_meant(result, after))
         return answer
 
     def _finish(self, message: tuple[Any, ...]) -> None:
@@ -158,6 +158,14 @@ def _repeats(after: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return len(after[0]) == len(args) and after[1].keys() == kwargs.keys()
 
 
+def _meant(result: Any, after: Any) -> Any:
+    """The result, be it an argument."""
+    given = (*after[0], *after[1].values())
+    if type(result) is plain_data.Typed and result.kind == "argument" and result.content in range(len(given)):
+        return given[result.content]
+    return result
+
+
 def _packed(answer: tuple[Any, Any]) -> bytes:
     try:
         return plain_data.pack(answer)
@@ -166,7 +174,7 @@ def _packed(answer: tuple[Any, Any]) -> bytes:
 
 
 def _message_of(checker: Child) -> tuple[Any, ...]:
-    message = plain_data.decode(checker.receive())
+    message = plain_data.decode(checker.receive(), plain_data.Typed)
     if type(message) is not tuple or not message or type(message[0]) is not str:
         raise Garbled
     if tuple(map(type, message[1:])) != _SHAPES.get(message[0]):

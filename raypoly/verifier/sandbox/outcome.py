@@ -9,10 +9,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from raypoly.core.values import Failure, Status
+from raypoly.verifier.sandbox.child.plain_data import Typed
 
 _DETAIL = 300
 _SHOWN = 200
-_REPR = reprlib.Repr()
+
+
+class _Repr(reprlib.Repr):
+    """Short also for what the library's own would write out whole first."""
+
+    def repr_Typed(self, value: Typed, level: int) -> str:
+        return value.shown(lambda content: self.repr1(content, level))
+
+    repr_Counter = repr_OrderedDict = repr_defaultdict = reprlib.Repr.repr_dict
+
+
+_REPR = _Repr()
 _REPR.maxlist = _REPR.maxtuple = _REPR.maxset = _REPR.maxdict = 24
 _REPR.maxstring = _REPR.maxother = 120
 

@@ -133,4 +133,5 @@ def _elements(value: Any) -> int:
         return len(value) + sum(map(_elements, value))
     if isinstance(value, dict):
         return len(value) + sum(map(_elements, value.values()))
-    return len(value.values) if isinstance(value, plain_data.Nodes) else 0
+    nodes = isinstance(value, plain_data.Typed) and type(value.content) is list
+    return len(value.content) if nodes else 0

@@ -79,6 +79,7 @@ class Sandbox:
             return Verdict("no_code", 0, 0, 0.0, f"no {what} in the response")
         if problem.tests.kind == "answer":
             return answer_verdict(problem.tests, code)
+        code = code.removeprefix("\ufeff")  # a byte order mark, with which a Python file may begin
         try:
             return self._with_one_retry(lambda: self._score(problem, code))
         except SandboxError as error:

@@ -5,6 +5,7 @@ A layer that this machine refuses is named with the reason; the others are used.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import resource
@@ -20,11 +21,11 @@ _OPEN_FILES = 64
 MOST_FILES = 4096
 """Descriptors that a forker may have had open."""
 # threads and processes of a sandbox's user at once, its templates among them
-_THREADS = 40
+_THREADS = 100
 # room for recursion through C; below the gap that the kernel leaves under the stack
 _STACK_BYTES = 100 << 20
 
-_READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
+_WRITE_FILE, _READ_FILE, _READ_FOLDER = 1 << 1, 1 << 2, 1 << 3
 _ALL_ACCESS_V1 = (1 << 13) - 1
 _EXECUTE = 1
 _MAKE_DEVICES = (1 << 6) | (1 << 9) | (1 << 10) | (1 << 11)
@@ -34,6 +35,7 @@ _KEPT_FLAGS = system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC | 1024 | 204
 _RELATIME = {4096: 1 << 21}
 PACKAGES = "/packages"
 _SHARED_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+_TIME_ZONES = "/usr/share/zoneinfo"
 
 
 @dataclass
@@ -87,9 +89,10 @@ def enter_file_tree(walls: Walls, folder: str, library: str, packages: list[str]
     _bind(library, target)
     for package in packages:
         _bind(package, f"{folder}{PACKAGES}/{os.path.basename(package)}")
-    for libraries in _SHARED_LIBRARIES if packages else ():
-        if os.path.isdir(libraries):
-            _bind(libraries, folder + libraries)
+    for shared in (*(_SHARED_LIBRARIES if packages else ()), _TIME_ZONES):
+        if os.path.isdir(shared):
+            _bind(shared, folder + shared)
+    _add_devices(folder)
     # an empty folder hides the packages that happen to be installed beside the standard library
     if os.path.isdir(target + "/site-packages"):
         system.mount("tmpfs", target + "/site-packages", "tmpfs", system.MS_RDONLY, "size=4k")
@@ -104,6 +107,14 @@ def enter_file_tree(walls: Walls, folder: str, library: str, packages: list[str]
     flags = system.MS_REMOUNT | system.MS_BIND | system.MS_RDONLY | system.MS_NOSUID | system.MS_NODEV
     system.mount("none", "/", "none", flags)
     walls.scratch = "/tmp"
+
+
+def _add_devices(folder: str) -> None:
+    os.mkdir(folder + "/dev")
+    for name in ("null", "stdin", "stdout", "stderr"):  # the streams' are opened by `stand_ins.py`
+        os.close(os.open(f"{folder}/dev/{name}", os.O_CREAT))
+    with contextlib.suppress(OSError):  # a program that needs it fails where it can't be had
+        system.mount(os.devnull, folder + os.devnull, "none", system.MS_BIND)
 
 
 def _bind(source: str, target: str) -> None:
@@ -231,9 +242,10 @@ def _ruleset(version: int, readable: list[str], walls: Walls) -> int:
     network = _CONNECT_AND_BIND if version >= 4 else 0
     scope = _SIGNALS_AND_ABSTRACT_SOCKETS if version >= 6 else 0
     ruleset = system.landlock_create(files, network, scope, version)
-    for folder in [*readable, *_SHARED_LIBRARIES]:
+    for folder in [*readable, *_SHARED_LIBRARIES, _TIME_ZONES]:
         if os.path.isdir(folder):
             system.landlock_allow(ruleset, folder, _READ_FILE | _READ_FOLDER)
+    system.landlock_allow(ruleset, os.devnull, _READ_FILE | _WRITE_FILE)
     for folder in sys.path:  # importing looks for names in it
         if os.path.isdir(folder):
             system.landlock_allow(ruleset, folder, _READ_FOLDER)

@@ -1,31 +1,30 @@
 """Plain data as bytes: arguments into a sandbox child, results out. Never pickle.
 
-A value is a tag and its content. Builtins are written by value, those of a subclass by what their base holds, nodes as
-the values along the chain or level by level (`object_values.py`), a builtin type or function by its name, which
-becomes itself in a candidate's process alone; anything else becomes an `Opaque` that equals nothing. The decoder reads
-bytes that a hostile process wrote: it is bounded in depth, memory (a small multiple of the bytes) and time (few keys
-whose hash an attacker can choose), and raises `Malformed` for whatever it doesn't know.
+A value is a tag and its content. Builtins are written by value; values of the library, nodes and the like by a kind and
+plain content (`object_values.py`), a builtin type or function by its name, which becomes itself in a candidate's
+process alone; anything else becomes an `Opaque` that equals nothing. The decoder reads bytes that a hostile process
+wrote: it is bounded in depth, memory (a small multiple of the bytes) and time (few keys whose hash an attacker can
+choose), and raises `Malformed` for whatever it doesn't know.
 """
 
 from __future__ import annotations
 
 import marshal
 from array import array
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
-from types import GeneratorType
 from typing import Any
 
 from raypoly.verifier.sandbox.child import object_values
-from raypoly.verifier.sandbox.child.object_values import NodeMaker
+from raypoly.verifier.sandbox.child.object_values import Maker
 
 MAX_BYTES = 16 << 20
-_MAX_DEPTH = 100
+_MAX_DEPTH = 200
 # keys whose hashes the sender can choose: more could be made to collide for hours
 _MAX_CHOSEN_KEYS = 20_000
-# sets and dicts: the smallest takes 40 times the memory of its bytes
+# sets, dicts and deques: the smallest takes 40 times the memory of its bytes
 _MAX_SETS = 100_000
 # such keys of one hash in one container
 _MAX_COLLIDING = 64
@@ -35,7 +34,7 @@ _INT64 = Struct(">q")
 _FLOAT = Struct(">d")
 _COMPLEX = Struct(">dd")
 _SMALL = 1 << 32
-_DICTS = (dict, defaultdict, OrderedDict, Counter)
+_BY_CONTENT = frozenset({"subclass", "namedtuple", "numpy"})
 _SEQUENCES: dict[Any, bytes] = {list: b"l", tuple: b"u", set: b"e", frozenset: b"z"}
 
 
@@ -61,56 +60,68 @@ class Opaque:
         return f"<{self.what}>"
 
 
-class Nodes:
-    """A `ListNode` chain or `TreeNode` tree by value, where no class for it is at hand; or a `builtin` by its name."""
+class Typed:
+    """A value by its kind and content, where no class for it is at hand: nodes, an iterator, a builtin by its name.
 
-    __slots__ = ("kind", "values")
+    An iterator equals nothing, as in Python.
+    """
 
-    def __init__(self, kind: str, values: list[Any]) -> None:
+    __slots__ = ("content", "kind")
+
+    def __init__(self, kind: str, content: Any) -> None:
         self.kind = kind
-        self.values = values
+        self.content = content
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Nodes) and self.kind == other.kind and self.values == other.values
+        if self.kind == "iterator" or not isinstance(other, Typed):
+            return self is other
+        return self.kind == other.kind and bool(self.content == other.content)
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash((self.kind, self.content))
 
     def __repr__(self) -> str:
-        return str(self.values[0]) if self.kind == "builtin" else f"{self.kind}({self.values!r})"
+        return self.shown(repr)
+
+    def shown(self, text_of: Callable[[Any], str]) -> str:
+        """`ListNode([1, 2])`, `Fraction(1, 3)`; what a subclass's value holds; the name of a builtin."""
+        if self.kind == "builtin":
+            return str(self.content)
+        if self.kind == "iterator":
+            return f"<{self.content[0]} of {text_of(self.content[1])}>"
+        if self.kind == "Enum":
+            return "<{}.{}>".format(*self.content)
+        if self.kind in _BY_CONTENT:
+            return text_of(self.content[-1])
+        text = text_of(self.content)
+        return f"{self.kind}{text}" if type(self.content) is tuple else f"{self.kind}({text})"
 
 
-class Stream(list[Any]):
-    """Items of an iterator, a view or a deque. Equal to nothing, as those are to a list."""
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __ne__(self, other: object) -> bool:
-        return self is not other
-
-    __hash__ = None
-    __slots__ = ()
-
-
-_STREAMS = frozenset((deque, range, map, filter, zip, enumerate, reversed, GeneratorType, Stream)).union(
-    map(type, ({}.keys(), {}.values(), {}.items(), iter([]), iter(()), iter({})))
-)
-
-
-def encode(value: object, limit: int = MAX_BYTES) -> bytes:
-    """Raises `TooLarge` beyond `limit` bytes."""
+def encode(value: object, limit: int = MAX_BYTES, typed: bool = False) -> bytes:
+    """`typed`: with what a value has beyond that of its base. Raises `TooLarge` beyond `limit` bytes."""
     out = bytearray()
-    _put(out, value, _MAX_DEPTH, limit)
+    _put(out, value, _MAX_DEPTH, limit, typed)
     return bytes(out)
 
 
-def decode(data: bytes, make: NodeMaker = Nodes) -> Any:
-    """The value that `encode` wrote; make(kind, values) makes chains and trees. Raises `Malformed`."""
+def comparable(kind: str, content: Any) -> Any:
+    """A value for a comparison away from the program."""
+    if kind == "builtin":
+        return Typed(kind, content)
+    if kind in ("ListNode", "TreeNode", "iterator", "Enum"):
+        if type(content) is not (list if kind.endswith("Node") else tuple):
+            raise Malformed(f"malformed data: {kind} of {type(content).__name__}")
+        return Typed(kind, content)
+    return object_values.library(kind, content)
+
+
+def decode(data: bytes, make: Maker = comparable) -> Any:
+    """The value that `encode` wrote; make(kind, content) makes what is no builtin. Raises `Malformed`."""
     try:
         value, end = _get(data, 0, _MAX_DEPTH, make, [_MAX_CHOSEN_KEYS, _MAX_SETS])
     except Malformed:
         raise
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError, StructError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, StructError) as error:
         raise Malformed(f"malformed data: {error}") from error
     if end != len(data):
         raise Malformed("malformed data: bytes after the end")
@@ -121,11 +132,11 @@ def first_opaque(value: Any) -> Opaque | None:
     """The first value within that its own sender could not send."""
     if type(value) is Opaque:
         return None if value.passed_on else value
-    if type(value) in _DICTS:
+    if isinstance(value, dict):
         value = (*value.keys(), *value.values())
-    elif type(value) is Nodes:
-        value = value.values
-    elif type(value) not in _SEQUENCES and type(value) is not Stream:
+    elif type(value) is Typed:
+        value = (value.content,)
+    elif not isinstance(value, list | tuple | set | frozenset | deque):
         return None
     found = map(first_opaque, value)
     return next((opaque for opaque in found if opaque is not None), None)
@@ -139,15 +150,15 @@ def pack(value: Any) -> bytes:
         return b"W" + encode(value)
 
 
-def unpack(data: bytes, make: NodeMaker = Nodes) -> Any:
+def unpack(data: bytes, make: Maker = comparable) -> Any:
     """The value that the parent packed. Never used on what a child sent: `marshal` believes what it reads."""
     return marshal.loads(memoryview(data)[1:]) if data[:1] == b"M" else decode(data[1:], make)
 
 
-def _put(out: bytearray, value: Any, depth: int, limit: int) -> None:
+def _put(out: bytearray, value: Any, depth: int, limit: int, typed: bool) -> None:
     kind = type(value)
     if type(kind) is not type:  # a class of classes may answer for its class: it is not asked
-        return _put_unknown(out, value, depth, limit)
+        return _put_unknown(out, value, depth, limit, typed)
     if kind is int:
         _put_int(out, value, limit)
     elif kind is str:
@@ -159,42 +170,61 @@ def _put(out: bytearray, value: Any, depth: int, limit: int) -> None:
     elif kind is float:
         out += b"d" + _FLOAT.pack(value)
     elif kind in _SEQUENCES:
-        _put_sequence(out, value, depth, limit)
-    elif kind in _DICTS:
+        _put_sequence(out, value, depth, limit, typed)
+    elif kind is dict:
         if depth == 0:
             raise TooLarge("nested too deeply")
         out += b"m" + _LENGTH.pack(len(value))
-        for key, item in dict.items(value):
-            _put(out, key, depth - 1, limit)
-            _put(out, item, depth - 1, limit)
+        for key, item in value.items():
+            _put(out, key, depth - 1, limit, typed)
+            _put(out, item, depth - 1, limit, typed)
     elif kind is bytes:
         _put_bytes(out, b"b", value, limit)
-    elif kind in _STREAMS or kind.__module__ == "itertools":
-        _put_stream(out, value, depth, limit)
     elif kind is complex:
         out += b"c" + _COMPLEX.pack(value.real, value.imag)
-    elif kind is Nodes:
-        _put_nodes(out, value.kind, value.values, depth, limit)
+    elif kind is Typed:
+        _put_typed(out, value.kind, value.content, depth, limit, typed)
     elif kind is Opaque:
         _put_opaque(out, value.what, limit, b"O")
     else:
-        _put_unknown(out, value, depth, limit)
+        _put_unknown(out, value, depth, limit, typed)
     if len(out) > limit:
         raise TooLarge(f"more than {limit} bytes")
 
 
-def _put_unknown(out: bytearray, value: Any, depth: int, limit: int) -> None:
+def _put_unknown(out: bytearray, value: Any, depth: int, limit: int, typed: bool) -> None:
     name = object_values.name_of(type(value))
     if (builtin := object_values.BUILTIN_NAMES.get(id(value))) is not None:
-        _put_bytes(out, b"y", builtin.encode(), limit)
-    elif name == "ListNode":
-        _put_nodes(out, name, object_values.chain_values(value), depth, limit)
-    elif name == "TreeNode":
-        _put_nodes(out, name, object_values.tree_levels(value), depth, limit)
-    elif depth and (held := object_values.base_value(value)) is not None:
-        _put(out, held, depth - 1, limit)
+        _put_typed(out, "builtin", builtin, depth, limit, typed)
+    elif name in ("ListNode", "TreeNode"):
+        values = (object_values.chain_values if name == "ListNode" else object_values.tree_levels)(value)
+        if values is None:
+            return _put_opaque(out, f"{name} with a cycle", limit)
+        _put_typed(out, name, values, depth, limit, typed)
+    elif object_values.is_iterator(value):
+        _put_typed(out, "iterator", (name, _items(value, limit)), depth, limit, typed)
+    elif depth and (found := object_values.held(value, typed)) is not None:
+        if found[0]:
+            _put_typed(out, *found, depth, limit, typed)
+        else:
+            _put(out, found[1], depth - 1, limit, typed)
     else:
         _put_opaque(out, name, limit)
+
+
+def _put_typed(out: bytearray, kind: str, content: Any, depth: int, limit: int, typed: bool) -> None:
+    out += b"x"
+    _put_sequence(out, (kind, content), depth, limit, typed)
+
+
+def _items(iterator: Any, limit: int) -> list[Any]:
+    # an iterator without end meets the limit
+    items = []
+    for item in iterator:
+        items.append(item)
+        if len(items) > limit // 16:
+            raise TooLarge(f"more than {limit} bytes")
+    return items
 
 
 def _put_opaque(out: bytearray, what: str, limit: int, tag: bytes = b"o") -> None:
@@ -217,7 +247,7 @@ def _put_bytes(out: bytearray, tag: bytes, data: bytes, limit: int) -> None:
     out += tag + _LENGTH.pack(len(data)) + data
 
 
-def _put_sequence(out: bytearray, value: Any, depth: int, limit: int) -> None:
+def _put_sequence(out: bytearray, value: Any, depth: int, limit: int, typed: bool) -> None:
     if depth == 0:
         raise TooLarge("nested too deeply")
     if len(out) + len(value) > limit:
@@ -236,30 +266,10 @@ def _put_sequence(out: bytearray, value: Any, depth: int, limit: int) -> None:
             return _put_bytes(out, b"D", array("d", value).tobytes(), limit)
     out += _SEQUENCES[type(value)] + _LENGTH.pack(len(value))
     for item in value:
-        _put(out, item, depth - 1, limit)
+        _put(out, item, depth - 1, limit, typed)
 
 
-def _put_stream(out: bytearray, value: Any, depth: int, limit: int) -> None:
-    # an iterator without end meets the limit
-    items = []
-    for item in value:
-        items.append(item)
-        if len(items) > limit // 16:
-            raise TooLarge(f"more than {limit} bytes")
-    out += b"I"
-    _put_sequence(out, items, depth, limit)
-
-
-def _put_nodes(out: bytearray, kind: str, values: list[Any] | None, depth: int, limit: int) -> None:
-    if values is None:
-        return _put_bytes(out, b"o", f"{kind} with a cycle".encode(), limit)
-    if kind == "builtin":
-        return _put_bytes(out, b"y", str(values[0]).encode(), limit)
-    out += b"L" if kind == "ListNode" else b"T"
-    _put_sequence(out, values, depth, limit)
-
-
-def _get(data: bytes, at: int, depth: int, make: NodeMaker, left: list[int]) -> tuple[Any, int]:
+def _get(data: bytes, at: int, depth: int, make: Maker, left: list[int]) -> tuple[Any, int]:
     tag = data[at : at + 1]
     at += 1
     if tag == b"j":
@@ -272,14 +282,14 @@ def _get(data: bytes, at: int, depth: int, make: NodeMaker, left: list[int]) -> 
         return _FLOAT.unpack_from(data, at)[0], at + 8
     if tag == b"c":
         return complex(*_COMPLEX.unpack_from(data, at)), at + 16
-    if tag in (b"L", b"T", b"I") and data[at : at + 1] not in (b"l", b"Q", b"D"):
-        raise Malformed("malformed data: nodes without a list")
-    if tag in (b"L", b"T"):
-        values, at = _get(data, at, depth, make, left)
-        return make("ListNode" if tag == b"L" else "TreeNode", values), at
-    if tag == b"I":
-        items, at = _get(data, at, depth, make, left)
-        return Stream(items), at
+    if tag == b"x":
+        if data[at : at + 1] != b"u":
+            raise Malformed("malformed data: a kind without content")
+        (kind, content), at = _get(data, at, depth, make, left)
+        left[1] -= kind == "deque"
+        if left[1] < 0 or type(kind) is not str:
+            raise Malformed("malformed data: too many deques, or no kind")
+        return make(kind, content), at
     # what is left has a length
     (size,) = _LENGTH.unpack_from(data, at)
     at += 4
@@ -291,11 +301,11 @@ def _get(data: bytes, at: int, depth: int, make: NodeMaker, left: list[int]) -> 
     content = data[at : at + size]
     if len(content) != size:
         raise Malformed("malformed data: cut short")
-    return (make("builtin", [content.decode()]) if tag == b"y" else _CONTENT[tag](content)), at + size
+    return _CONTENT[tag](content), at + size
 
 
 def _get_items(
-    data: bytes, at: int, tag: bytes, size: int, depth: int, make: NodeMaker, left: list[int]
+    data: bytes, at: int, tag: bytes, size: int, depth: int, make: Maker, left: list[int]
 ) -> tuple[Any, int]:
     items = []
     for _ in range(size * 2 if tag == b"m" else size):

@@ -8,6 +8,7 @@ runs nothing: `("compile", code)` is answered by the refusal that the program's 
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from raypoly.verifier.sandbox.child import (
     plain_data,
     probes,
     script,
-    self_pipe,
+    stand_ins,
 )
 
 
@@ -35,6 +36,7 @@ class Prelude:
         sys.modules["__candidate__"] = sys.modules["__main__"] = module
         self.namespace = vars(module)
         self.namespace["__builtins__"] = sys.modules["builtins"]
+        self.namespace["__file__"] = f"{os.environ.get('TMPDIR', '')}/{_FILE}"
         self.error = ""
         random.seed(0)
         try:
@@ -56,6 +58,8 @@ _WITH_PRELUDE: dict[str, Callable[..., None]] = {
 }
 _DIGITS = 50_000
 """Of a number that programs and checks may print or read: judges allow more than Python."""
+# a program's name; there is no such file
+_FILE = "main.py"
 # the evidence module's, where there is one
 _SOURCE_READERS: list[Callable[..., Any]] = []
 
@@ -84,8 +88,8 @@ def play(channel: int, prelude: Prelude | None) -> None:
 def _play_with(channel: int, namespace: dict[str, Any], role: str, arguments: list[Any]) -> None:
     random.seed(0)
     sys.set_int_max_str_digits(_DIGITS)
-    sys.argv[1:] = []  # `fileinput` reads the files that they name
-    self_pipe.install()
+    sys.argv[:] = [_FILE]  # `fileinput` reads the files that others name
+    stand_ins.install()
     _WITH_PRELUDE[role](channel, namespace, *arguments)
 
 

@@ -56,8 +56,17 @@ def _redirect(channel: int, standard_input: bytes) -> None:
     os.close(descriptor)
     os.dup2(channel, 1)
     os.close(channel)
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(open(0, "rb", closefd=False), "utf-8", errors="surrogateescape")  # type: ignore[misc]  # noqa: SIM115
-    sys.stdout = sys.__stdout__ = io.TextIOWrapper(open(1, "wb", closefd=False), "utf-8", errors="surrogateescape")  # type: ignore[misc]  # noqa: SIM115
+    sys.stdin = sys.__stdin__ = _text_stream(0, "r")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _text_stream(1, "w")  # type: ignore[misc]
+
+
+def _text_stream(descriptor: int, mode: str) -> io.TextIOWrapper:
+    """With the attributes that an interpreter sets: templates of contests read `file.mode`."""
+    binary: Any = open(descriptor, mode + "b", closefd=False)  # noqa: SIM115
+    binary.raw.name = "<stdin>" if mode == "r" else "<stdout>"
+    stream = io.TextIOWrapper(binary, "utf-8", errors="surrogateescape")
+    stream.mode = mode  # type: ignore[misc]
+    return stream
 
 
 def _finish(out: Any) -> None:
@@ -65,5 +74,5 @@ def _finish(out: Any) -> None:
     vars(threading)["_shutdown"]()
     atexit._run_exitfuncs()
     for stream in (getattr(sys, "stdout", None), out):
-        if stream is not None and not stream.closed:
+        if stream is not None and not getattr(stream, "closed", False):
             stream.flush()

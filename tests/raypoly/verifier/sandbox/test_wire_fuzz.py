@@ -8,6 +8,7 @@
 import os
 import random
 import tracemalloc
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,17 +29,32 @@ MULTIPLE, ALLOWANCE = 48, 1 << 16
 LARGE_MULTIPLE, SETS = 24, 22 << 20
 """Of a large one: sets are few."""
 SEQUENCES = b"luezm"
-TAGS = b"jntfdcLTIluezmsbioQD"
+TAGS = b"jntfdcxluezmsbioOQD"
+
+
+def typed(kind: bytes) -> bytes:
+    """The bytes in front of a value's content."""
+    return b"xu\0\0\0\2s\0\0\0" + bytes((len(kind),)) + kind
+
+
+CHAIN, DEQUE = typed(b"ListNode") + b"l\0\0\0\0", typed(b"deque") + b"u\0\0\0\2l\0\0\0\0n"
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 keys = st.integers() | st.text() | st.tuples(st.integers(), st.text())
 chains = st.builds(
-    plain_data.Nodes, st.sampled_from(["ListNode", "TreeNode"]), st.lists(st.tuples(scalars) | st.none())
+    plain_data.Typed, st.sampled_from(["ListNode", "TreeNode"]), st.lists(st.tuples(scalars) | st.none())
 )
+library = st.fractions() | st.decimals(allow_nan=False) | st.dates() | st.datetimes() | st.times() | st.timedeltas()
 values = st.recursive(
-    scalars | chains | st.lists(st.integers(), min_size=4) | st.lists(st.floats(allow_nan=False), min_size=4),
+    scalars | chains | library | st.lists(st.integers(), min_size=4) | st.lists(st.floats(allow_nan=False), min_size=4),
     lambda inner: (
-        st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(keys, inner) | st.sets(keys) | st.frozensets(keys)
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(keys, inner)
+        | st.sets(keys)
+        | st.frozensets(keys)
+        | st.lists(inner).map(deque)
+        | st.dictionaries(keys, inner).map(OrderedDict)
     ),
     max_leaves=30,
 )
@@ -79,14 +95,14 @@ def lie(message: bytearray, other: bytes, rng: random.Random) -> None:
 
 def nest(message: bytearray, other: bytes, rng: random.Random) -> None:
     """Headers within headers, deeper than Python's stack."""
-    headers = [bytes((tag, 0, 0, 0, 1)) for tag in SEQUENCES] + [b"L", b"T", b"I"]
+    headers = [bytes((tag, 0, 0, 0, 1)) for tag in SEQUENCES] + [typed(b"deque"), b"x"]
     start = rng.randrange(len(message))
     message[start:start] = b"".join(rng.choices(headers, k=2)) * rng.choice((1, 20, 60, 2000))
 
 
 def grow(message: bytearray, other: bytes, rng: random.Random) -> None:
     """A list of as many values as the bytes allow."""
-    item = rng.choice((b"n", b"e\0\0\0\0", b"m\0\0\0\0", b"Ll\0\0\0\0", b"Il\0\0\0\0", b"o\0\0\0\0", other[:20]))
+    item = rng.choice((b"n", b"e\0\0\0\0", b"m\0\0\0\0", DEQUE, CHAIN, b"o\0\0\0\0", other[:20]))
     count = rng.choice((1, 100, 400))
     message[:] = b"l" + count.to_bytes(4, "big") + item * count
 
@@ -104,7 +120,7 @@ def damaged(message: bytes, other: bytes, rng: random.Random) -> bytes:
     return bytes(result)
 
 
-def decode(data: bytes, make: object_values.NodeMaker = plain_data.Nodes) -> Any:
+def decode(data: bytes, make: object_values.Maker = plain_data.comparable) -> Any:
     """What is decoded, None where it is refused in the one way that callers expect."""
     try:
         return plain_data.decode(data, make)
@@ -134,12 +150,12 @@ def test_damaged_messages_are_decoded_or_refused_in_bounded_memory(value: Any, o
     message, spliced = plain_data.encode(value), plain_data.encode(other)
     for number in range(BATCH):
         data = damaged(message, spliced, rng)
-        decode(data, rng.choice((plain_data.Nodes, object_values.maker({}))))
+        decode(data, rng.choice((plain_data.comparable, plain_data.Typed, object_values.maker({}))))
         if number % SAMPLED == 0:
             assert peak(data) <= allowed(len(data))
 
 
-@pytest.mark.parametrize("header", [bytes((tag, 0, 0, 0, 1)) for tag in SEQUENCES] + [b"L", b"T", b"I", b"LI", b"TL"])
+@pytest.mark.parametrize("header", [bytes((tag, 0, 0, 0, 1)) for tag in SEQUENCES] + [typed(b"ListNode"), b"x", b"xx"])
 def test_nesting_is_refused_before_the_stack_ends(header: bytes) -> None:
     with pytest.raises(plain_data.Malformed):
         plain_data.decode(header * 100_000)
@@ -147,8 +163,9 @@ def test_nesting_is_refused_before_the_stack_ends(header: bytes) -> None:
 
 @pytest.mark.parametrize(
     "item",
-    [b"n", b"e\0\0\0\0", b"m\0\0\0\0", b"m\0\0\0\1s\0\0\0\0n", b"l\0\0\0\0", b"u\0\0\0\1n", b"o\0\0\0\0", b"Ll\0\0\0\0",
-     b"Ll\0\0\0\1n", b"Tl\0\0\0\1u\0\0\0\1n", b"Il\0\0\0\0", b"j" + bytes(7) + b"\1", b"d" + bytes(8), b"s\0\0\0\1a",
+    [b"n", b"e\0\0\0\0", b"m\0\0\0\0", b"m\0\0\0\1s\0\0\0\0n", b"l\0\0\0\0", b"u\0\0\0\1n", b"o\0\0\0\0", CHAIN,
+     typed(b"Counter") + b"m\0\0\0\0", typed(b"Decimal") + b"s\0\0\0\0011",
+     b"j" + bytes(7) + b"\1", b"d" + bytes(8), b"s\0\0\0\1a",
      b"Q\0\0\0\x08" + b"\1" * 8],
 )  # fmt: skip
 def test_a_message_full_of_the_smallest_values_costs_a_small_multiple_of_its_size(item: bytes) -> None:
@@ -158,7 +175,7 @@ def test_a_message_full_of_the_smallest_values_costs_a_small_multiple_of_its_siz
     assert peak(data) <= allowed(len(data))
 
 
-@pytest.mark.parametrize("item", [b"e\0\0\0\0", b"m\0\0\0\0", b"Ll\0\0\0\0", b"o\0\0\0\0"])
+@pytest.mark.parametrize("item", [b"e\0\0\0\0", b"m\0\0\0\0", DEQUE, CHAIN, b"o\0\0\0\0"])
 def test_a_large_message_costs_a_smaller_multiple(item: bytes) -> None:
     count = (2 << 20) // len(item)
     data = b"l" + count.to_bytes(4, "big") + item * count
@@ -168,14 +185,14 @@ def test_a_large_message_costs_a_smaller_multiple(item: bytes) -> None:
 
 def exact(value: Any) -> Any:
     """A value with its types spelled out: 1, 1.0 and True are equal, their types are not."""
-    if isinstance(value, plain_data.Nodes):
-        return plain_data.Nodes, value.kind, exact(value.values)
-    if isinstance(value, list | tuple):
+    if isinstance(value, plain_data.Typed):
+        return plain_data.Typed, value.kind, exact(value.content)
+    if isinstance(value, list | tuple | deque):
         return type(value), [exact(item) for item in value]
     if isinstance(value, set | frozenset):
         return type(value), {(type(item), repr(item)) for item in value}
     if isinstance(value, dict):
-        return dict, [(exact(key), exact(item)) for key, item in value.items()]
+        return type(value), [(exact(key), exact(item)) for key, item in value.items()]
     return type(value), repr(value)
 
 
@@ -195,7 +212,7 @@ def test_what_is_too_large_or_too_deep_is_refused() -> None:
 
 
 def test_lengths_that_lie_cost_no_memory() -> None:
-    for tag in b"luezmsbioQDIL":
+    for tag in b"luezmsbioOQD":
         with pytest.raises(plain_data.Malformed):
             plain_data.decode(bytes([tag]) + b"\xff\xff\xff\xff" + b"n" * 10)
 
