@@ -149,7 +149,7 @@ def _same_json(result: Any, expected: Any, close: bool) -> bool:
         is_list = type(result) in (list, tuple) and len(result) == len(expected)
         return is_list and all(_same_json(got, wanted, close) for got, wanted in zip(result, expected, strict=True))
     if kind is dict:
-        is_dict = type(result) is dict and len(result) == len(expected)
+        is_dict = isinstance(result, dict) and len(result) == len(expected)
         places = ((_key(result, key, close), wanted) for key, wanted in expected.items()) if is_dict else ()
         return is_dict and all(key in result and _same_json(result[key], wanted, close) for key, wanted in places)
     if close and kind is float and type(result) in (int, float) and math.isfinite(expected):
