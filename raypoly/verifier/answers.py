@@ -151,7 +151,6 @@ def _value(node: ast.expr, text: str) -> _Value:
 
 
 def _literal(node: ast.expr) -> Any:
-    """The value of a literal, which is not run. Raises `ValueError` or `TypeError`."""
     for part in ast.walk(node):
         keys = part.elts if isinstance(part, ast.Set) else part.keys if isinstance(part, ast.Dict) else []
         if len(keys) > _COLLIDING:

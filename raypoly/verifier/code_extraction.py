@@ -20,7 +20,8 @@ from raypoly.verifier.response_text import Block, answered, code_blocks, without
 
 _MOST = 200
 _READS = re.compile(
-    r"\binput\s*\(|\(\s*input\s*[,)]|(?:\bsys\.|(?<![\w.]))(?:__)?stdin(?:__)?\b(?!\s*=(?!=))|\bopen\s*\(\s*0|\bos\.(?:read|fdopen)\b|\bfileinput\b"
+    r"\binput\s*\(|\(\s*input\s*[,)]|(?:\bsys\.|(?<![\w.]))(?:__)?stdin(?:__)?\b(?!\s*=(?!=))"
+    r"|\bopen\s*\(\s*0|\bos\.(?:read|fdopen)\b|\bfileinput\b"
 )
 _FEEDS = re.compile(
     r"\bstdin\s*=\s*(?:io\.)?(?:StringIO|BytesIO|TextIOWrapper)\(|\binput\s*=\s*(?:iter\(\s*\[|lambda\b[^:\n]{0,80}:\s*\"\")"
@@ -87,7 +88,6 @@ def _chosen(problem: Problem, text: str) -> str | None:
 
 
 def _called(problem: Problem) -> tuple[str, str]:
-    """What the tests look up, and its method; empty where there is none."""
     if problem.tests.kind == "operations":
         first = re.search(r'"operations":\s*\[\s*"(\w+)"', problem.tests.source)
         return first.group(1) if first else "", ""
@@ -147,8 +147,6 @@ def _is_lent(each: Statement) -> bool:
 
 
 class _Blocks:
-    """The blocks of a response, and which of them are answers."""
-
     def __init__(self, blocks: Sequence[Block], is_answer: Callable[[ProgramText], bool], scripts: bool) -> None:
         self.texts = [block.text for block in blocks]
         self.own: set[int] = set()
@@ -228,12 +226,10 @@ class _Blocks:
         return {home: lent for home, lent in taken.items() if lent}, short
 
     def _is_defined(self, name: str, at: int, lends: Callable[[int], bool]) -> bool:
-        """Whether a function or class of another block has that name."""
         home = self._home(name, at, lends) if name in self._homes else None
         return home is not None and (name,) in self.texts[home].bodies
 
     def _is_section(self, at: int) -> bool:
-        """Whether it is the part of a program that reads its input."""
         statements = self.texts[at].statements
         return _reads(statements) and not _writes(statements)
 
@@ -245,8 +241,6 @@ class _Blocks:
 
 
 class _Script:
-    """A block as a program, with what it takes from other blocks."""
-
     def __init__(self, blocks: _Blocks, at: int, taken: Mapping[int, set[int]], short: bool) -> None:
         self.at, self.taken = at, taken
         text = blocks.texts[at]

@@ -80,8 +80,6 @@ def code_blocks(text: str, bodies: bool = False) -> list[Block]:
 
 @dataclass(frozen=True)
 class Block:
-    """Lines of a response, and their declared language or ""."""
-
     language: str
     lines: Sequence[str]
 
@@ -107,7 +105,6 @@ class Block:
 
     @cached_property
     def is_program(self) -> bool:
-        """Declared as Python, or looking like it."""
         if not self.code.strip() or _TRANSCRIPT.match(self.code):
             return False
         if self.language:
@@ -387,8 +384,6 @@ class _AnswerReader:
 
 @dataclass(frozen=True)
 class _Region:
-    """Lines that are one fenced block, or none."""
-
     end: int
     start: int = 0
     code: bool = False
@@ -397,7 +392,6 @@ class _Region:
     texts: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def keeps(self, at: int, column: int) -> bool:
-        """Whether what is there is text."""
         start, end = self.texts.get(at, (0, 0))
         return start <= column < end or (self.quoted and self.start < at < self.end - 1)
 
@@ -459,6 +453,5 @@ def _closed_texts(lines: Sequence[str], start: int, end: int) -> Mapping[int, tu
 
 
 def _first(line: str, start: int) -> int:
-    """Position of the first character from `start` on that is no space."""
     found = _VISIBLE.search(line, start)
     return found.start() if found else len(line)

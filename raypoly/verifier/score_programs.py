@@ -64,12 +64,10 @@ class Validation:
 
     @property
     def excluded(self) -> bool:
-        """Whether the problem is known to be unusable."""
         return self.reason not in ("", NO_SOLUTION, FAILED)
 
     @property
     def row(self) -> dict[str, Any]:
-        """Its row in an exclusion list."""
         return {"problem_id": self.problem.id, "reason": self.reason, "status": self.status, "detail": self.detail}
 
 
@@ -186,8 +184,6 @@ def _validation_of(problem: Problem, verdict: Verdict) -> Validation:
 
 @dataclass(frozen=True)
 class Survey:
-    """Size and content hash of a file of programs."""
-
     programs: int
     sha256: str
     """Of its text, hex; the same whether the file is gzipped or not."""

@@ -109,7 +109,6 @@ def _asserted_arguments(it: _Row) -> list[Any]:
 
 
 def _like(value: Any, *shape: Any) -> Any:
-    """The value with the kinds of container that the shape has."""
     if not shape:
         return value
     kind, parts = type(shape[0]), shape[0]

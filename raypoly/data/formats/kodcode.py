@@ -81,7 +81,6 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
 
 
 def _declaration(test_info: Any, name: str) -> str:
-    """The first line of the function under test, which few statements name."""
     rows = test_info if isinstance(test_info, list) else []
     told = [row for row in rows if isinstance(row, Mapping) and row.get("function_name") == name]
     line = told[0].get("function_declaration") if told else None

@@ -36,7 +36,6 @@ def long_integers() -> Iterator[None]:
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse JSON. Raises `ValueError`."""
     check_size(text)
     with long_integers():
         try:

@@ -59,7 +59,6 @@ class Statement:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Names that it binds."""
         if IMPORT.match(self.bare[0]):
             return frozenset(_NAME.findall("\n".join(self.bare).partition("import")[2]))
         return frozenset(_bound([line.strip() for line in self.bare] if self.kind == "action" else self.bare))
@@ -85,7 +84,6 @@ class ProgramText:
 
     @property
     def uncommented(self) -> Sequence[str]:
-        """Its lines without comments."""
         return _LEXEME.sub(lambda found: "" if found[0].startswith("#") else found[0], self.code).split("\n")
 
     @cached_property
@@ -109,7 +107,6 @@ class ProgramText:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Names bound by definitions and assignments at top level."""
         return frozenset(name for each in self.statements if each.kind != "action" for name in each.names)
 
     @cached_property
@@ -120,7 +117,6 @@ class ProgramText:
 
     @property
     def acts(self) -> bool:
-        """Whether it does something when run, and is not definitions alone."""
         return any(each.kind == "action" for each in self.statements)
 
     @property
@@ -223,7 +219,6 @@ def _kind(bare: Sequence[str]) -> str:
 
 
 def _bound(lines: Iterable[str]) -> set[str]:
-    """Names bound by lines that are not indented."""
     found: set[str] = set()
     for line in lines:
         if not line or line[0] in " \t":  # most lines of a program: none of the patterns matches there

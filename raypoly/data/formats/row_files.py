@@ -114,7 +114,6 @@ def _open(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def is_array(file: Path) -> bool:
-    """Whether it is named `.json`, or `.json.gz`, and holds one array of rows."""
     if not file.name.endswith((".json", ".json.gz")) or not file.is_file():
         return False
     with _open(file) as opened:
@@ -126,7 +125,6 @@ def _begins_array(file: Path, opened: io.BufferedReader) -> bool:
 
 
 def _elements(file: io.BufferedReader) -> Iterator[tuple[int, Any]]:
-    """The elements of an array, read as they are needed; one that is no JSON ends it."""
     text, decode = io.TextIOWrapper(file, "utf-8-sig"), json.JSONDecoder().raw_decode
     buffer, place, number, more = "", 0, 0, _CHUNK
     try:

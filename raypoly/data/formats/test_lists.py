@@ -129,7 +129,6 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
 
 
 def holds_tests(column: Any) -> bool:
-    """Whether it is tests of programs, rather than the answer of a problem of another kind."""
     try:
         held = _unwrapped(column, "")
     except ValueError:
@@ -140,7 +139,6 @@ def holds_tests(column: Any) -> bool:
 
 
 def _held(it: _Row) -> tuple[str, Any]:
-    """The column that holds the tests, and what it holds."""
     for name in _COLUMNS:
         if (held := getattr(it, name)) not in (None, "", [], {}):
             if name == "inputs":
@@ -250,7 +248,6 @@ def _text(held: Any, name: str) -> str:
 
 
 def _question(prompt: Any) -> str:
-    """A text, or the last message of a chat."""
     last = prompt[-1] if isinstance(prompt, list) and prompt else prompt
     text = last.get("content") if isinstance(last, Mapping) else last
     return text if isinstance(text, str) else ""

@@ -129,8 +129,6 @@ def chat_renderer(template: str, key: str = "problems.chat_template") -> Render:
 
 
 def tokenizer_renderer(tokenizer: Any) -> Render:
-    """Renders messages by the chat template that a tokenizer has."""
-
     def render(messages: Sequence[Mapping[str, Any]]) -> str:
         return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
@@ -164,7 +162,6 @@ def _front(tokenizer: Any) -> list[int]:
 
 
 def _chat_heads(tokenizer: Any) -> tuple[str, ...]:
-    """What the chat template writes before the text of a first message."""
     if not tokenizer.chat_template:
         return ()
     user, heads = {"role": "user", "content": _SAMPLE}, set()

@@ -159,7 +159,6 @@ def _repeats(after: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _meant(result: Any, after: Any) -> Any:
-    """The result, be it an argument."""
     given = (*after[0], *after[1].values())
     if type(result) is plain_data.Typed and result.kind == "argument" and result.content in range(len(given)):
         return given[result.content]

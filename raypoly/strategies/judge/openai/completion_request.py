@@ -60,8 +60,6 @@ _LOG = logging.getLogger(__name__)
 
 
 class RequestFault(Exception):
-    """A request that was not served."""
-
     def __init__(
         self,
         kind: Kind,
@@ -142,7 +140,6 @@ def _refused_field(error: Exception, fields: Collection[str]) -> str | None:
 
 
 def _root(error: BaseException) -> str:
-    """The innermost cause in words: `Connection refused`, `certificate verify failed`."""
     last = list(_causes(error))[-1]
     return (" ".join(str(last).split()) or type(last).__name__)[:_WORDS]
 

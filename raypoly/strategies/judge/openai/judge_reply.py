@@ -29,8 +29,6 @@ class InvalidAnswer(Exception):
 
 @dataclass(frozen=True)
 class AssignedCluster:
-    """One program's place in an answer."""
-
     cluster: int
     """The judge's number; 0 for degenerate."""
     strategy: str

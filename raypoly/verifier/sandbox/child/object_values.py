@@ -120,7 +120,6 @@ _FACTORIES = {kind.__name__: kind for kind in (int, float, bool, str, list, tupl
 
 
 def _fields(kind: type, names: str) -> Callable[[Any], tuple[Any, ...]]:
-    """Reads fields by the descriptors of `kind`, as they are now."""
     read = [next(vars(base)[name] for base in kind.__mro__ if name in vars(base)).__get__ for name in names.split()]
     return lambda value: tuple(get(value) for get in read)
 
@@ -193,7 +192,6 @@ _ITERATORS = frozenset(
 
 
 def is_iterator(value: Any) -> bool:
-    """Whether it is an iterator of the library."""
     return id(type(value)) in _ITERATORS
 
 
@@ -208,7 +206,6 @@ def exception_name(error: BaseException) -> str:
 
 
 def exception(name: str, text: str) -> Exception:
-    """The builtin exception of that name."""
     kind = _EXCEPTIONS.get(name, Exception)
     error: Exception = kind.__new__(kind, text)
     with suppress(TypeError):  # `UnicodeDecodeError` takes more than a text
