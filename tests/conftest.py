@@ -41,13 +41,11 @@ def _no_recursion_limit_is_left_to_the_next() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n`, tests that share a Ray stay in one process, beside all others; of long ones, each file's do."""
+    """With `-n`, tests that share a Ray stay in one process, as do those of a file, whose fixtures are made once."""
     for item in items:
         package = item.path.relative_to(Path(__file__).parent).parts[0]
-        if item.path.stem in BESIDE_RAY:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-        elif package in ("actors", "workflows"):
-            item.add_marker(pytest.mark.xdist_group(package))
+        shares_ray = package in ("actors", "workflows") and item.path.stem not in BESIDE_RAY
+        item.add_marker(pytest.mark.xdist_group(package if shares_ray else item.path.stem))
 
 
 @pytest.hookimpl(tryfirst=True)
