@@ -74,10 +74,14 @@ def _chosen(problem: Problem, text: str) -> str | None:
         return _Blocks(blocks, _prints_what_it_reads, True).script()
     found = _Blocks(blocks, lambda text: _defines(text, top, name), False)
     at = found.last_of(lambda each: each in found.own)
-    if at is None and name:
-        at = found.last_of(lambda each: (name,) in found.texts[each].bodies)
-    if at is None and problem.prefix:
-        bodies = [block for n, block in enumerate(blocks) if n in found.kept and block.is_body]
+    # a method by itself, or a function in its place, and not one that calls it
+    bare = found.last_of(lambda each: (name,) in (it := found.texts[each]).bodies and top not in it.missing)
+    if bare is not None and (at is None or bare > at):
+        at = bare
+    if problem.prefix:
+        # after the whole function, a line that is not indented quotes it
+        later = [blocks[n] for n in found.kept if at is None or (n > at and blocks[n].is_indented)]
+        bodies = [block for block in later if block.is_body]
         if bodies and is_body(bodies[-1].raw, top, name):
             first = next((line for line in text.split("\n") if line.strip()), "")
             goes_on = first[:1].isspace() and first in blocks[0].lines
@@ -132,7 +136,9 @@ def _writes(statements: Sequence[Statement]) -> bool:
 
 
 def _acts(text: ProgramText) -> bool:
-    return text.acts or any(each.kind == "binding" and "print(" in _bare([each]) for each in text.statements)
+    called = "|".join(["print", *(key[0] for key in text.bodies if len(key) == 1)])
+    acting = re.compile(rf"(?<![\w.])(?:{called})\(")
+    return text.acts or any(each.kind == "binding" and acting.search(_bare([each])) for each in text.statements)
 
 
 def _prints_what_it_reads(text: ProgramText) -> bool:
@@ -197,7 +203,22 @@ class _Blocks:
             lent = [n for n in range(len(each)) if n in taken[home] or _SETTING.match(each[n].bare[0])]
             whole = len(lent) == len(each)
             parts.append(self.texts[home].code if whole else "\n".join(line for n in lent for line in each[n].lines))
-        return "\n".join([*parts, self.texts[at].code])
+        return "\n".join([*parts, self._revised(at)])
+
+    def _revised(self, at: int) -> str:
+        """A block with the functions and classes that a later one, of definitions alone, gives anew."""
+        own = self.texts[at].statements
+        lines = [each.lines for each in own]
+        for later in (n for n in self.kept if n > at and n not in self.own):
+            text = self.texts[later]
+            if text.acts or text.returns:
+                continue
+            for each in text.statements:
+                for name in (name for name in each.names if (name,) in text.bodies):
+                    places = [n for n, it in enumerate(own) if it.kind == "definition" and name in it.names]
+                    if places:
+                        lines[places[-1]] = each.lines
+        return "\n".join(line for each in lines for line in each)
 
     def _taken(self, at: int, lends: Callable[[int], bool]) -> tuple[dict[int, set[int]], bool]:
         """Statements of other blocks that a block needs, and whether it needs one that can't be had."""

@@ -19,9 +19,9 @@ from raypoly.data.formats.program_text import BINDING, DEFINITION, IMPORT, Progr
 
 _FENCE = re.compile(r"((?:[ \t]*>)*)([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^`\n]*)$")
 _LATE_FENCE = re.compile(r"(?<!`)(```)[ \t]*(?:python|py)3?[ \t]*$", re.IGNORECASE)
-_PYTHON_TAG = re.compile(r"(?<![a-z])i?py(?:thon)?[\d.]*(?![a-z])", re.IGNORECASE)
-_NEUTRAL_TAGS = ("", "text", "txt", "plaintext", "code", "solution")
-_ONE_LINE = re.compile(r"[ \t]*```(?:python3?|py)?[ \t]*((?:def|class|from|import)\b[^`]*)```[ \t]*")
+_PYTHON_TAG = re.compile(r"(?<![a-z])(?:i?py(?:thon)?|pypy|sage(?:math)?|jupyter)[\d.]*(?![a-z])", re.I)
+_NEUTRAL_TAGS = ("", "text", "txt", "plaintext", "code", "solution", "tool_code", "program", "answer")
+_ONE_LINE = re.compile(r"[ \t]*```(?:(?:python3?|py)[ \t]+([^`]+)|((?:def|class|from|import)\b[^`]*))```[ \t]*")
 _TAG = re.compile(r"\{?\.?[A-Za-z][\w+#.:/-]*[\w+#}]|[A-Za-z]")
 _TEXT_QUOTES = re.compile(r'"""|\'\'\'')
 _ELEMENT = re.compile(r"\[(/?)PYTHON\]|<(/?)(?:code|pre|python)(?:[ \t][^<>\n]{0,80})?>", re.IGNORECASE)
@@ -112,6 +112,10 @@ class Block:
         marked = any(DEFINITION.match(line) or IMPORT.match(line) for line in self.code.split("\n"))
         return marked or bool(_OUTPUT.search(self.code))
 
+    @property
+    def is_indented(self) -> bool:
+        return next((line for line in self.lines if line.strip()), "")[:1].isspace()
+
     @cached_property
     def is_body(self) -> bool:
         return self.language in ("", "python") and bool(self.code.strip()) and ProgramText(self.raw).returns
@@ -128,7 +132,7 @@ def _fenced(lines: Sequence[str]) -> list[Block]:
         at += 1
         if fence is None:
             if whole := _ONE_LINE.fullmatch(lines[at - 1]):
-                blocks.append(Block("", [whole[1]]))
+                blocks.append(Block("", [whole[1] or whole[2]]))
             continue
         found = fence.read(lines, at, docstrings)
         if found is None:  # what looked like a docstring never ended; from here on fences count wherever they are

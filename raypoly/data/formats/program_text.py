@@ -19,7 +19,7 @@ from itertools import takewhile
 
 from raypoly.core.values import Problem
 
-DEFINITION = re.compile(r"(?:class|def|async def)[ \t]+(\w+)[ \t]*[(:]")
+DEFINITION = re.compile(r"(?:class|def|async def)[ \t]+(\w+)[ \t]*[(:\[]")
 IMPORT = re.compile(r"(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(?:[(*]|[\w.]+(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:[,;#\\]|$))")
 BINDING = re.compile(r"[A-Za-z_]\w*(?:[.,][ \t]*\w+|\[[^\]]{0,80}\])*[ \t]*(?::[^=]{1,80})?[-+*/|&^%@]?=(?!=)")
 Key = tuple[str, ...]
@@ -40,6 +40,7 @@ _SCOPE = re.compile(r"(?:async[ \t]+)?(def|class)[ \t]+(\w+)")
 _TOP = re.compile(r"(?:async[ \t]+def|def|class|import|from)\b|@\w")
 _METHOD = re.compile(r"\A(?:@[^\n]*\n)*(?:async[ \t]+)?def[ \t]+\w+\(\s*(?:self|cls)\b|\A@(?:static|class)method\b")
 _CLAUSE = re.compile(r"(?:elif|else|except|finally|case)\b")
+_RETURN = re.compile(r"(?:return|yield)\b")
 _TRIVIAL = re.compile(r'(?:(?:pass\b|\.\.\.|""|raise[ \t]+NotImplemented\w*+[^;\n]*+)[ \t;\n]*+)*+')
 _LOCAL = re.compile(
     r"\bfor[ \t]+([^\n:]{1,200}?)[ \t]+in\b|\blambda\b([^\n:]{0,200}):|\bdef[ \t]+\w+[ \t]*\(([^)]{0,400})"
@@ -151,7 +152,7 @@ class ProgramText:
                     scopes.append(_Scope(indent, (*(scopes[-1].key if scopes else ()), found[2]), found[1] == "def"))
                     known.append(scopes[-1])
                     header, text = 0, text[found.end() :]
-                elif text.startswith(("return", "yield")) and not any(scope.is_function for scope in scopes):
+                elif _RETURN.match(text) and not any(scope.is_function for scope in scopes):
                     returns = True
             if header is not None:
                 header, text = _behind_head(text, header)

@@ -107,7 +107,7 @@ class CheckRun:
             self._read += len(message) - len(sent)
             if self._read > _READ_BYTES:
                 raise TestStopped("error", f"its results have more than {_READ_BYTES >> 20} MiB")
-            result, after, _ = program.answer(message, plain_data.Typed)
+            result, after, _ = program.answer(message, plain_data.described)
             if not _repeats(after, args, kwargs):  # in the check it would raise what the check may expect
                 raise TestStopped("error", "its result or an argument has become too large or too deep", alive=True)
             answer = _packed((result, after))
@@ -130,6 +130,8 @@ class CheckRun:
         if message[0] == "broken":
             raise BrokenTests(f"The tests of problem {self._problem.id} can't be run: {message[-1]}")
         _, outcome.passed, failures = message
+        if not self._calls and not failures:
+            raise BrokenTests(f"The tests of problem {self._problem.id} can't be run: its check calls nothing")
         outcome.total = max(outcome.total, outcome.passed + len(failures))
         if failures and (raised := self._raised.get(failures[0].partition(":")[0])) is not None:
             outcome.stop(*raised)
@@ -173,7 +175,7 @@ def _packed(answer: tuple[Any, Any]) -> bytes:
 
 
 def _message_of(checker: Child) -> tuple[Any, ...]:
-    message = plain_data.decode(checker.receive(), plain_data.Typed)
+    message = plain_data.decode(checker.receive(), plain_data.described)
     if type(message) is not tuple or not message or type(message[0]) is not str:
         raise Garbled
     if tuple(map(type, message[1:])) != _SHAPES.get(message[0]):

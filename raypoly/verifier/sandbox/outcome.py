@@ -19,7 +19,7 @@ class _Repr(reprlib.Repr):
     """Short also for what the library's own would write out whole first."""
 
     def repr_Typed(self, value: Typed, level: int) -> str:
-        return value.shown(lambda content: self.repr1(content, level))
+        return value.shown(lambda content: self.repr1(content, level - 1)) if level > 0 else "..."
 
     repr_Counter = repr_OrderedDict = repr_defaultdict = reprlib.Repr.repr_dict
 

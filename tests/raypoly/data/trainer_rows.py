@@ -29,7 +29,8 @@ KODCODE: Row = {
     "def test_small():\n    assert add(1, 2) == 3\n    assert add(BIG, 1) == pytest.approx(1000001.0000001)\n\n"
     "@pytest.mark.parametrize('a, b, total', [(4, 5, 9), pytest.param(0, 0, 0, id='none')])\n"
     "def test_table(a, b, total):\n    result = add(a, b)\n    assert result == total\n\n"
-    "def test_none():\n    with pytest.raises(TypeError, match='unsupported'):\n        add(None, 1)\n",
+    "def test_none():\n    with pytest.raises(TypeError, match='unsupported'):\n        add(None, 1)\n"
+    "    pytest.raises(TypeError, add, None, 1)\n",
     "test_info": [
         {"function_name": "add", "parameter_list": "(a, b)", "function_declaration": "def add(a, b):", "docstring": ""}
     ],
@@ -211,6 +212,14 @@ TRAINER_REFUSED: list[tuple[Row, str]] = [
     (CRUXEVAL | {"code": "print(1)"}, "does not define the function f"),
     (KODCODE | {"test": "from solution import add\n\ndef test_it(capsys):\n    add(1, 2)\n"}, "the fixture capsys"),
     (KODCODE | {"test": "from solution import add\n\nclass TestAdd:\n    pass\n"}, "a class of tests"),
+    (
+        KODCODE | {"test": "from solution import add\n\nasync def test_it():\n    assert add(1, 2) == 3\n"},
+        "asynchronous",
+    ),
+    (
+        KODCODE | {"test": "from solution import add\n\nif add:\n    def test_it():\n        add(1, 2)\n"},
+        "depends on add",
+    ),
     (KODCODE | {"test": "from solution import add as plus\n\ndef test_it():\n    plus(1, 2)\n"}, "another name"),
     (ACECODE | {"test_cases": ["assert Stack().push(1) == [1]"]}, "build objects of Stack"),
     (CONTEST | {"test": "s = Solution()\nassert s.one(1) == s.two(1)\n"}, "calls 2 methods"),

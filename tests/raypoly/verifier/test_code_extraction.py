@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -262,12 +263,44 @@ NOTHING_READ = "def main():\n    print('Hello')\n\nmain()\n"
         ([ECHO, ECHO + "print('debug')"], 1),
         ([ECHO + "print('debug')", ECHO], 1),
         (["import math\nprint(math.sqrt(int(input())))", "n = int(input())\nprint(math.sqrt(n))"], 1),
+        ([ECHO, "def main():\n    print(int(input()) * 2)\nreturned = main()"], 1),
     ],
 )
 def test_of_several_programs_the_last_that_reads_and_prints_counts(blocks: list[str], kept: int) -> None:
     code = extract_code(STDIN, "".join(map(PY.format, blocks)))
     assert code is not None
     assert code.strip() == blocks[kept].strip()
+
+
+USED = "def f(n):\n    return {}\n"
+ASKED = "\n\nprint(f(input()))\n"
+DOUBLE = "def add(a, b):\n    return f(a)\n"
+
+
+@pytest.mark.parametrize(
+    ("problem", "blocks", "code"),
+    [
+        (STDIN, [USED.format("n") + ASKED, USED.format("2 * n")], USED.format("2 * n") + ASKED),
+        (FUNCTION, [USED.format("n") + DOUBLE, USED.format("2 * n")], USED.format("2 * n") + DOUBLE),
+        (FUNCTION, [DOUBLE, "def add[T](a, b):\n    return a\n"], "def add[T](a, b):\n    return a\n"),
+        (SOLUTION, [CLASS, "def twoSum():\n    return 2\n"], "def twoSum():\n    return 2\n"),
+        (SOLUTION, [CLASS, "def twoSum():\n    return Solution().twoSum()\n"], CLASS),
+        (replace(FUNCTION, prefix="def add(a, b):\n"), [ADD, "    return a - b\n"], "return a - b\n"),
+    ],
+)  # fmt: skip
+def test_what_a_later_block_gives_anew_replaces_what_was_there(problem: Problem, blocks: list[str], code: str) -> None:
+    found = extract_code(problem, "".join(map(PY.format, blocks)))
+    assert found is not None
+    assert list(filter(str.strip, found.split("\n"))) == list(filter(str.strip, code.split("\n")))
+
+
+@pytest.mark.parametrize("tag", ["pypy3", "tool_code", "jupyter", "program", "PyPy 3"])
+def test_a_tag_that_means_python_is_one(tag: str) -> None:
+    assert extract_code(STDIN, f"```{tag}\n{ECHO}```") == ECHO
+
+
+def test_a_program_within_one_line_is_one() -> None:
+    assert extract_code(STDIN, "```python print(int(input()) ** 2)```") == "print(int(input()) ** 2)\n"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ DEGENERATE = 0
 _OTHER_DEGENERATE = 100
 _STRATEGY_CHARS = 200
 M = TypeVar("M", bound=BaseModel)
-_THOUGHTS = re.compile(r"<(/?)think(?:ing)?>")
+_THOUGHTS = re.compile(r"<(/?)(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|analysis)>", re.I)
 # not strict: the grammars of vLLM's servers let a bare line end or control character into a string
 _JSON = json.JSONDecoder(strict=False)
 

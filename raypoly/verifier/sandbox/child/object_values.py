@@ -177,6 +177,7 @@ _WRAPPERS = (
     ("sortedcontainers", "SortedList", "_lists"),
 )
 _WIDTHS = ("b1", "i1", "u1", "i2", "u2", "f2", "i4", "u4", "f4", "c8", "i8", "u8", "f8", "c16")
+_MOST_FIELDS = 255  # making the class takes time that grows with them
 _NUMBERS = frozenset(f"{order}{kind}" for order in "<|" for kind in _WIDTHS)
 _ITERATORS = frozenset(
     map(
@@ -252,7 +253,11 @@ def _typed_builtin(bases: tuple[type, ...], content: Any) -> tuple[str, Any]:
     if type(content) is tuple:
         for base in bases:
             fields = _DICT(base).get("_fields")
-            if type(fields) is tuple and len(fields) == len(content) and all(type(field) is str for field in fields):
+            if (
+                type(fields) is tuple
+                and len(fields) == len(content) <= _MOST_FIELDS
+                and all(type(field) is str for field in fields)
+            ):
                 return "namedtuple", (name, fields, content)
     return "subclass", (name, content)
 
@@ -371,7 +376,12 @@ def _class(name: str, base: Hashable) -> Any:
     return type(name, (base,), {})  # type: ignore[arg-type]
 
 
-_record = lru_cache(256)(namedtuple)
+@lru_cache(256)
+def _record(name: str, fields: tuple[str, ...]) -> Any:
+    if len(fields) > _MOST_FIELDS:
+        raise ValueError("too many fields")
+    make: Any = namedtuple
+    return make(name, fields)
 
 
 def _array(content: Any) -> Any:

@@ -35,6 +35,18 @@ _FLOAT = Struct(">d")
 _COMPLEX = Struct(">dd")
 _SMALL = 1 << 32
 _BY_CONTENT = frozenset({"subclass", "namedtuple", "numpy"})
+# of what is shown by its parts, or made by the receiver: the types of its content
+_SHAPES: dict[str, tuple[type, ...]] = {
+    "ListNode": (list,),
+    "TreeNode": (list,),
+    "builtin": (str,),
+    "argument": (int,),
+    "iterator": (str, list),
+    "Enum": (str, str, object),
+    "subclass": (str, object),
+    "namedtuple": (str, tuple, tuple),
+    "numpy": (str, object, object),
+}
 _SEQUENCES: dict[Any, bytes] = {list: b"l", tuple: b"u", set: b"e", frozenset: b"z"}
 
 
@@ -90,7 +102,7 @@ class Typed:
         if self.kind == "iterator":
             return f"<{self.content[0]} of {text_of(self.content[1])}>"
         if self.kind == "Enum":
-            return "<{}.{}>".format(*self.content)
+            return f"<{self.content[0]}.{self.content[1]}>"
         if self.kind in _BY_CONTENT:
             return text_of(self.content[-1])
         text = text_of(self.content)
@@ -106,13 +118,19 @@ def encode(value: object, limit: int = MAX_BYTES, typed: bool = False) -> bytes:
 
 def comparable(kind: str, content: Any) -> Any:
     """A value for a comparison away from the program."""
-    if kind == "builtin":
-        return Typed(kind, content)
-    if kind in ("ListNode", "TreeNode", "iterator", "Enum"):
-        if type(content) is not (list if kind.endswith("Node") else tuple):
-            raise Malformed(f"malformed data: {kind} of {type(content).__name__}")
-        return Typed(kind, content)
+    if kind in ("builtin", "ListNode", "TreeNode", "iterator", "Enum"):
+        return described(kind, content)
     return object_values.library(kind, content)
+
+
+def described(kind: str, content: Any) -> Typed:
+    """A value that is shown or passed on, and made by none. Its sender may have written any content."""
+    shape = _SHAPES.get(kind, (object,))
+    parts = content if len(shape) > 1 else (content,)
+    fits = type(parts) is tuple and len(parts) == len(shape)
+    if not fits or any(wanted not in (object, type(part)) for wanted, part in zip(shape, parts, strict=True)):
+        raise Malformed(f"malformed data: no content of {kind[:100]}")
+    return Typed(kind, content)
 
 
 def decode(data: bytes, make: Maker = comparable) -> Any:

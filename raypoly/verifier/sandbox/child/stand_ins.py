@@ -17,7 +17,7 @@ from typing import Any
 
 # A thread's stack is address space, which counts as memory. Recursion in Python alone takes nearly none of it.
 _LARGEST_STACK = 256 << 20
-_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/0": 0, "/proc/self/fd/0": 0}
 _open, _os_open, _set_stack = io.open, os.open, _thread.stack_size
 _get_limit, _set_limit = resource.getrlimit, resource.setrlimit
 _asked = [0]

@@ -52,6 +52,7 @@ FORMS = {
     "thoughts": "<think>Both loop, or {{not}}: {{'a': 1}}.</think>\n{}",
     "thoughts whose begin the prompt has": "Both loop.\n</think>\n\n{}",
     "thoughts with a draft": '<think>{{"programs": [{{"index": 1, ...}}] or {{"programs": []}}</think>{}',
+    "thoughts by another name": '<Reasoning>Perhaps {{"programs": []}}</Reasoning>{}',
     "another object": 'With d = {{"a": {{"b": 1}}}}:\n{}',
     "said twice": "{0}\n\nFinal answer:\n{0}",
     "a mark of the order of bytes": "\ufeff{}\n",

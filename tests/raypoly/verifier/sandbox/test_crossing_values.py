@@ -14,7 +14,7 @@ from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Problem
 from raypoly.verifier.sandbox import Sandbox
 from raypoly.verifier.sandbox.child import plain_data
-from tests.support.small_problems import check
+from tests.support.small_problems import calls, check
 
 LIBRARY = """
 import types
@@ -238,10 +238,21 @@ def test_content_that_has_no_end_is_not_unrolled_where_it_is_compared_or_passed_
     contents: list[Any] = [endless, [endless], (endless, endless), ("a", endless), ("<f8", endless, [1])]
     for kind, content in itertools.product(KINDS.split(), contents):
         data = plain_data.encode(plain_data.Typed(kind, content))
-        for make in (plain_data.comparable, plain_data.Typed):
+        for make in (plain_data.comparable, plain_data.described):
             tracemalloc.start()
             with contextlib.suppress(plain_data.Malformed):
                 plain_data.decode(data, make)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert peak < 1 << 20, (kind, content, make)
+
+
+@pytest.mark.parametrize("content", ["3", "()", "('a', 'b')", "0.0", "[m.Typed('zzz', 1)]", "nest", "10**5000"])
+def test_no_content_that_lies_breaks_its_problem(sandbox: Sandbox, content: str) -> None:
+    code = (
+        "import sys\ndef f(x):\n m = sys._getframe(1).f_globals['plain_data']\n nest = 1\n"
+        " for _ in range(190): nest = m.Typed('zzz', nest)\n"
+    )
+    for kind in (*KINDS.split(), "argument", "zzz"):
+        for problem in (checked("r = candidate(3)", "assert r == 1"), calls(([3], 1))):
+            assert not sandbox.score(problem, f"{code} return m.Typed({kind!r}, {content})").passed
