@@ -25,7 +25,6 @@ from raypoly.data.problem_set import ProblemSet
 from raypoly.data.puzzles.puzzle_language import all_puzzles
 from raypoly.data.templates import encode_prompts, encode_texts, tokenizer_renderer
 from raypoly.learner.tiny_model import build_tokenizer
-from raypoly.recipes.cppo.gate_question import GateQuestion
 from tests.support.random_model import TEXTS, random_model
 
 SPECIAL = ["<s>", "</s>", "<mask>"]
@@ -133,9 +132,6 @@ def test_every_way_to_a_prompts_tokens_adds_it(folder: Path) -> None:
     assert [*prompt[1:], end] == response.tolist(), "a response has no BOS"
     assert asyncio.run(encoder(str(folder))(["def f(n):"])) == [prompt.tolist()]
     assert tokenizer.decode(prompt) == "def f(n):"
-    question = GateQuestion.of(adding("<s> $A"))
-    asked = question.tokens(Problem("p", "Sum.", "f", TestSuite("calls", "[]")), "A: loop")
-    assert (asked[0], asked.count(bos), bos in question.first_tokens) == (bos, 1, False)
 
 
 @pytest.mark.parametrize("room", [0, -1])
