@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from raypoly.core.values import Problem
-from raypoly.data.formats.program_text import ProgramText, Statement, is_body, program_of
+from raypoly.data.formats.program_text import ProgramText, Statement, called, first_line, is_body, program_of
 from raypoly.verifier.answers import extract_answer
 from raypoly.verifier.response_text import Block, answered, code_blocks, without_prose
 
@@ -56,7 +56,7 @@ def find_code(response: str) -> str:
 
 def _completed(problem: Problem, response: str) -> str:
     text = answered(response)
-    first = next((line for line in text.split("\n") if line.strip()), "")
+    first = first_line(text.split("\n"))
     whole = not first[:1].isspace() and (problem.entry_point,) in ProgramText(text).bodies
     if not whole and "```" not in text:
         return problem.prefix + "\n".join(without_prose(text.split("\n")) if first[:1].isspace() else [text])
@@ -67,7 +67,7 @@ def _completed(problem: Problem, response: str) -> str:
 
 def _chosen(problem: Problem, text: str) -> str | None:
     blocks = code_blocks(text, bool(problem.prefix))[-_MOST:]
-    top, name = _called(problem)
+    top, name = called(problem)
     if len(blocks) < 2:
         return _whole(blocks[0], bool(problem.prefix), top, name) if blocks else None
     if problem.tests.kind == "stdin":
@@ -83,20 +83,12 @@ def _chosen(problem: Problem, text: str) -> str | None:
         later = [blocks[n] for n in found.kept if at is None or (n > at and blocks[n].is_indented)]
         bodies = [block for block in later if block.is_body]
         if bodies and is_body(bodies[-1].raw, top, name):
-            first = next((line for line in text.split("\n") if line.strip()), "")
+            first = first_line(text.split("\n"))
             goes_on = first[:1].isspace() and first in blocks[0].lines
             return bodies[0 if goes_on else -1].raw  # what a completion writes after its body is something else
     if at is None:
         at = found.last_of(lambda each: top in found.texts[each].names)
     return blocks[-1].code if at is None else found.assembled(at, lambda each: top not in found.texts[each].names)
-
-
-def _called(problem: Problem) -> tuple[str, str]:
-    if problem.tests.kind == "operations":
-        first = re.search(r'"operations":\s*\[\s*"(\w+)"', problem.tests.source)
-        return first.group(1) if first else "", ""
-    top, _, name = problem.entry_point.partition(".")
-    return top.removesuffix("()"), name
 
 
 def _whole(block: Block, prefix: bool, top: str, name: str) -> str:
@@ -185,7 +177,6 @@ class _Blocks:
         return next((at for at in reversed(self.kept) if wanted(at)), None)
 
     def script(self) -> str:
-        """The last that reads and prints; else that prints on its own; else that does something; else the last."""
         tried = [_Script(self, at, *self._taken(at, lambda _: True)) for at in self.kept]
         for wanted in (lambda it: it.is_whole, lambda it: it.prints, lambda it: it.acts, lambda it: True):
             if (found := next((each for each in reversed(tried) if wanted(each)), None)) is not None:
@@ -193,7 +184,6 @@ class _Blocks:
         return self.texts[-1].code
 
     def assembled(self, at: int, lends: Callable[[int], bool]) -> str:
-        """A block after the definitions of others that it uses."""
         return self._joined(at, self._taken(at, lends)[0])
 
     def _joined(self, at: int, taken: Mapping[int, set[int]]) -> str:

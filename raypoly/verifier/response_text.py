@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from raypoly.data.formats.program_text import BINDING, DEFINITION, IMPORT, ProgramText
+from raypoly.data.formats.program_text import BINDING, DEFINITION, IMPORT, ProgramText, first_line
 
 _FENCE = re.compile(r"((?:[ \t]*>)*)([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^`\n]*)$")
 _LATE_FENCE = re.compile(r"(?<!`)(```)[ \t]*(?:python|py)3?[ \t]*$", re.IGNORECASE)
@@ -85,7 +85,7 @@ class Block:
 
     @cached_property
     def code(self) -> str:
-        first = next((line for line in self.lines if line.strip()), "")
+        first = first_line(self.lines)
         margin = first[: len(first) - len(first.lstrip())]
         inner = [line.removeprefix(margin) if line.startswith(margin) else line.lstrip() for line in self.lines]
         return "\n".join(inner).lstrip("\ufeff").removesuffix("\n") + "\n"
@@ -93,7 +93,7 @@ class Block:
     @cached_property
     def raw(self) -> str:
         """With its indentation, where something in it is less indented than its first line."""
-        first = next((line for line in self.lines if line.strip()), "")
+        first = first_line(self.lines)
         margin = first[: len(first) - len(first.lstrip())]
         if margin and not all(line.startswith(margin) for line in self.lines if line.strip()):
             return "\n".join(self.lines).strip("\n") + "\n"
@@ -114,7 +114,7 @@ class Block:
 
     @property
     def is_indented(self) -> bool:
-        return next((line for line in self.lines if line.strip()), "")[:1].isspace()
+        return first_line(self.lines)[:1].isspace()
 
     @cached_property
     def is_body(self) -> bool:
@@ -151,7 +151,7 @@ def _opened_by_prompt(lines: Sequence[str]) -> Block | None:
     fences = [at for at, line in enumerate(lines) if line.lstrip().startswith("```")]
     if len(fences) % 2 == 0 or lines[fences[0]].strip() != "```":
         return None
-    first = next((line for line in lines if line.strip()), "")
+    first = first_line(lines)
     block = Block("", lines[: fences[0]])
     begins = first[0] in " \t" or any(pattern.match(first) for pattern in _CODE)
     return block if begins and (block.is_program or block.is_body) else None

@@ -24,6 +24,7 @@ from raypoly.data.formats.row_fields import (
     Text,
     call_suite,
     prompt_of,
+    require_python,
     stdin_description,
     stdin_suite,
 )
@@ -61,8 +62,7 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
-    if it.language.lower() not in ("", "python", "python3"):
-        raise ValueError(f"language: {it.language}, and programs are Python here")
+    require_python(it.language, "language")
     if not it.input_output:
         raise ValueError("input_output: empty, so there are no tests")
     held = loads(it.input_output) if isinstance(it.input_output, str) else it.input_output

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raypoly.core.values import Problem
-from raypoly.data.formats.row_fields import ANSWER, EntryPoint, Identifier, SourceRow, Text, check_suite
+from raypoly.data.formats.row_fields import ANSWER, EntryPoint, Identifier, SourceRow, Text, check_suite, require_python
 
 _RUN = re.compile(r"^[ \t]*check\((\w+)\)", re.MULTILINE)
 
@@ -46,8 +46,7 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
 def to_problem_x(row: Mapping[str, Any]) -> Problem:
     """HumanEval-X and HumanEvalPack: `task_id` begins with the language; the test's last line names what is called."""
     language, slash, _ = str(row.get("task_id")).partition("/")
-    if slash and language != "Python":
-        raise ValueError(f"task_id: a problem in {language}, and programs are Python here")
+    require_python(language if slash else None, "task_id")
     called = _RUN.search(str(row.get("test")))
     if called is None:
         raise ValueError("test: does not end in check(NAME)")
@@ -56,10 +55,8 @@ def to_problem_x(row: Mapping[str, Any]) -> Problem:
 
 def to_problem_multipl_e(row: Mapping[str, Any]) -> Problem:
     """`tests` runs its check through a function `test_check`, which is cut off."""
-    language, tests = row.get("language"), str(row.get("tests"))
-    if language not in ("py", "python"):
-        raise ValueError(f"language: {language}, and programs are Python here")
-    check, _, run = tests.partition("\ndef test_check(")
+    require_python(str(row.get("language")), "language")
+    check, _, run = str(row.get("tests")).partition("\ndef test_check(")
     called = _RUN.search(run)
     if called is None:
         raise ValueError("tests: does not call check(NAME) in test_check")

@@ -233,6 +233,10 @@ def _bound(lines: Iterable[str]) -> set[str]:
     return found
 
 
+def first_line(lines: Iterable[str]) -> str:
+    return next(filter(str.strip, lines), "")
+
+
 def signature_of(starter: str, entry_point: str) -> str:
     """The prefix that a body continues: code to be completed, if it ends in the head of what is called; else ""."""
     lines = starter.rstrip().split("\n")
@@ -250,7 +254,7 @@ def program_of(problem: Problem, code: str) -> str:
     A body may be indented as it will be, dedented, or without its first line's indentation. An answer that is a
     completion is taken as it is: `extract_code` has put the prefix there.
     """
-    top, name = _called(problem)
+    top, name = called(problem)
     if problem.answer == "completion" or not (problem.prefix or name):
         return code
     if problem.prefix and is_body(code, top, name):
@@ -262,12 +266,16 @@ def program_of(problem: Problem, code: str) -> str:
 def is_body(code: str, top: str, name: str = "") -> bool:
     """Whether it is what belongs under the head of the function `top`, or of the method `name` of the class `top`."""
     text = ProgramText(textwrap.dedent(code))
-    if next(filter(str.strip, text.code.split("\n")), "")[:1].isspace():  # something follows at the left margin
+    if first_line(text.code.split("\n"))[:1].isspace():  # something follows at the left margin
         return True
     return (top,) not in text.bodies and (text.returns or (top not in text.names and (name,) not in text.bodies))
 
 
-def _called(problem: Problem) -> tuple[str, str]:
+def called(problem: Problem) -> tuple[str, str]:
+    """What the tests look up, and its method; empty where there is none."""
+    if problem.tests.kind == "operations":
+        first = re.search(r'"operations":\s*\[\s*"(\w+)"', problem.tests.source)
+        return first.group(1) if first else "", ""
     top, _, name = problem.entry_point.partition(".")
     return top.removesuffix("()"), name
 

@@ -120,6 +120,11 @@ def day_of(value: Any) -> str:
         return ""
 
 
+def require_python(language: Any, column: str) -> None:
+    if language not in (None, "") and str(language).lower() not in ("python", "python3", "py"):
+        raise ValueError(f"{column}: its prompt asks for {language}, and programs are Python here")
+
+
 def prompt_of(description: str, starter: str = "") -> str:
     """Description, code to be completed if there is any, and how to answer."""
     if not description.strip():

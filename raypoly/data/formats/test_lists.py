@@ -28,6 +28,7 @@ from raypoly.data.formats.row_fields import (
     Text,
     check_suite,
     prompt_of,
+    require_python,
     stdin_description,
 )
 
@@ -104,7 +105,7 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
-    _check_language(it.language, "language")
+    require_python(it.language, "language")
     beside = it.extra_info.get("reference") if isinstance(it.extra_info, Mapping) else None  # where code-r1 keeps it
     solutions = [it.gold_standard_solution, *apps.solution_list(it.solutions), beside, it.solution]
     solution = first_program(solutions)
@@ -118,10 +119,8 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     found = _read_tests(_unwrapped(held, column), column, starter.strip() or solution, solution, it.metadata)
     suite = found.suite
     if suite.kind == "stdin":
-        suite, question = (
-            replace(suite, comparison=COMPARISONS.get(column, suite.comparison)),
-            stdin_description(question),
-        )
+        suite = replace(suite, comparison=COMPARISONS.get(column, suite.comparison))
+        question = stdin_description(question)
     known_as = known_as or apps.content_id(question, suite)
     prompt = prompt_of(question, starter)
     prefix = signature_of(starter, found.entry_point)
@@ -152,7 +151,7 @@ def _unwrapped(held: Any, name: str, depth: int = 4) -> Any:
     if isinstance(held, str):
         held = [held] if held.lstrip().startswith(("assert ", "assert(")) else _value(held, name)
     if isinstance(held, Mapping):
-        _check_language(held.get("language"), name)
+        require_python(held.get("language"), name)
     if depth and isinstance(held, Mapping) and not _SHAPES & held.keys():
         for inner in _INNER:
             if held.get(inner) is not None:
@@ -171,11 +170,6 @@ def _value(column: Any, name: str) -> Any:
         return loads(column)
     except ValueError:
         return parse_literal(column, name)
-
-
-def _check_language(language: Any, name: str) -> None:
-    if language not in (None, "") and str(language).lower() not in ("python", "python3", "py"):
-        raise ValueError(f"{name}: its prompt asks for {language}, and programs are Python here")
 
 
 def _are_assertions(held: list[Any]) -> bool:

@@ -15,6 +15,7 @@ Behind the walls:
 4. `roles.py`: the first message names the child's role. `frames.py` frames messages; `plain_data.py` is their content,
    and the decoder of hostile bytes; `object_values.py` says what nodes and subclasses hold.
 5. `candidate.py` and `script.py` run a program. `budget.py` counts what it spends, `holdings.py` what it holds;
-   `guard.py` keeps its hands off the counters, in its own process.
+   `guard.py` keeps its hands off the counters, in its own process; `stand_ins.py` is what it finds in place of calls
+   that the walls refuse.
 6. `checker.py` reads a simple `check(candidate)` as data, and runs any other away from the candidate.
 """
