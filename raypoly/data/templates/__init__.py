@@ -145,9 +145,10 @@ def encode_prompts(tokenizer: Any, prompts: Sequence[str]) -> list[list[int]]:
 
     What its chat template rendered is left as it is: the template decides what is in front. An empty prompt stays one.
     """
-    found, front, heads = encode_texts(tokenizer, prompts), _front(tokenizer), _chat_heads(tokenizer)
+    found, front = encode_texts(tokenizer, prompts), _front(tokenizer)
     if not front:
         return found
+    heads = _chat_heads(tokenizer)
     return [
         ids if not ids or ids[: len(front)] == front or prompt.startswith(heads) else front + ids
         for prompt, ids in zip(prompts, found, strict=True)
