@@ -107,7 +107,7 @@ def test_a_run_goes_past_a_problem_whose_tests_crash_the_checker_and_counts_it_o
     wait_for(lambda: told in run.log() or not run.lives)
     run.kill()
     assert run.finish() == 0, run.log()
-    assert "The checker of this problem died." in run.log().partition(told)[2]
+    assert f"The check of problem {broken} ended with exit code 3 before it answered." in run.log().partition(told)[2]
     assert [row["set_aside"] for row in run.rows()].count(1) == 1
 
     table = next(t for t in map(Run(run.folder).rollouts, range(2)) if broken in t.column("problem_id").to_pylist())
