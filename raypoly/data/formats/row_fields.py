@@ -122,7 +122,7 @@ def day_of(value: Any) -> str:
 
 def require_python(language: Any, column: str) -> None:
     if language not in (None, "") and str(language).lower() not in ("python", "python3", "py"):
-        raise ValueError(f"{column}: its prompt asks for {language}, and programs are Python here")
+        raise ValueError(f"{column}: a problem in {language}, and programs are Python here")
 
 
 def prompt_of(description: str, starter: str = "") -> str:

@@ -203,8 +203,8 @@ TRAINER_SAMPLES = [
 
 TRAINER_REFUSED: list[tuple[Row, str]] = [
     (HUMANEVAL_X | {"task_id": "CPP/0"}, "task_id: a problem in CPP"),
-    (MULTIPL_E | {"language": "rs"}, "language: rs"),
-    (AREAL | {"language": "CPP"}, "language: CPP"),
+    (MULTIPL_E | {"language": "rs"}, "language: a problem in rs"),
+    (AREAL | {"language": "CPP"}, "language: a problem in CPP"),
     (verl("42", 4), "no tests of programs"),
     (open_instruct("72", "gsm8k", 5), "no tests of programs"),
     (TRL | {"test_cases": []}, "there are no tests"),
