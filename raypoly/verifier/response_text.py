@@ -35,8 +35,9 @@ _ACTION = re.compile(
 )
 _CONTINUATION = re.compile(r"@\w|[#)\]}]|[rbfu]{0,2}(?:\"\"\"|''')", re.IGNORECASE)
 _CODE = (DEFINITION, IMPORT, BINDING, _ACTION, _CONTINUATION)
+_INPUT = re.compile(r"\binput\(|\bstdin\b")
 _OUTPUT = re.compile(r"\blambda\b|\bprint\(|\bstdout\b")
-_PROSE = re.compile(r"(?:[#>*-]+ |\d+\. )?[*_]*[A-Z][\w'’]*[*_,:]*(?: [\w'’`*_().,:;-]+){2,}")
+_PROSE = re.compile(r"(?:[#>*-]+ |\d+\. )?[*_]*[A-Za-z][\w'’]*[*_,:]*(?: [\w'’`*_().,:;-]+){2,}")
 
 _THINK = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|analysis)"
 _MARK = re.compile(
@@ -122,11 +123,8 @@ class Block:
 
 
 def _fenced(lines: Sequence[str]) -> list[Block]:
-    blocks = []
-    at, end, docstrings = 0, 0, True
-    if opened := _opened_by_prompt(lines):
-        blocks.append(opened)
-        at = end = len(opened.lines) + 1
+    blocks, at = _before_fences(lines)
+    end, docstrings = at, True
     while at < len(lines):
         fence = Fence.opened_by(lines[at])
         at += 1
@@ -142,26 +140,31 @@ def _fenced(lines: Sequence[str]) -> list[Block]:
         blocks.append(Block(fence.language, content if closed else without_prose(content)))
         end = at
     if any(block.is_program for block in blocks):  # the last program may stand behind the last fence, without one
-        blocks += [block for block in _runs(lines[end:], False) if block.text.bodies]
+        blocks += [block for block in _runs(lines[end:], False) if block.text.bodies or _INPUT.search(block.code)]
     return blocks
 
 
-def _opened_by_prompt(lines: Sequence[str]) -> Block | None:
-    """The block that a response begins in, if its first fence can only be the end of one."""
-    fences = [at for at, line in enumerate(lines) if line.lstrip().startswith("```")]
-    if len(fences) % 2 == 0 or lines[fences[0]].strip() != "```":
-        return None
-    first = first_line(lines)
-    block = Block("", lines[: fences[0]])
-    begins = first[0] in " \t" or any(pattern.match(first) for pattern in _CODE)
-    return block if begins and (block.is_program or block.is_body) else None
+def _before_fences(lines: Sequence[str]) -> tuple[list[Block], int]:
+    """The block that a response begins in, and where the rest begins.
+
+    Its first fence can only be the end of one, or the block goes on where a prompt ended in a function's head.
+    """
+    first_fence, *others = [at for at, line in enumerate(lines) if line.lstrip().startswith("```")] or [0]
+    before, first = lines[:first_fence], first_line(lines)
+    if len(others) % 2 == 0 and lines[first_fence].strip() == "```":
+        block = Block("", before)
+        begins = first[0] in " \t" or any(pattern.match(first) for pattern in _CODE)
+        return ([block], first_fence + 1) if begins and (block.is_program or block.is_body) else ([], 0)
+    body = next(_runs(before, True), None) if first[:1] in " \t" else None
+    return ([body], first_fence) if body is not None and body.is_body else ([], 0)
 
 
 def without_prose(lines: Sequence[str]) -> Sequence[str]:
     """The lines of a block that was never closed, up to prose after the code."""
     quotes = ""
     for at, line in enumerate(lines):
-        if not quotes and _PROSE.match(line) and not any(pattern.match(line) for pattern in _CODE):
+        is_prose = _PROSE.match(line) and not any(pattern.match(line) for pattern in _CODE)
+        if not quotes and (is_prose or _ANSWER_TAG.match(line)):
             return lines[:at] if any(map(str.strip, lines[:at])) else lines
         quotes = _quotes_behind(line, quotes)
     return lines[:-1] if lines and set(lines[-1]) in ({"`"}, {"~"}) else lines

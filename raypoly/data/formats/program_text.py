@@ -40,6 +40,9 @@ _SCOPE = re.compile(r"(?:async[ \t]+)?(def|class)[ \t]+(\w+)")
 _TOP = re.compile(r"(?:async[ \t]+def|def|class|import|from)\b|@\w")
 _METHOD = re.compile(r"\A(?:@[^\n]*\n)*(?:async[ \t]+)?def[ \t]+\w+\(\s*(?:self|cls)\b|\A@(?:static|class)method\b")
 _CLAUSE = re.compile(r"(?:elif|else|except|finally|case)\b")
+_GUARDED = re.compile(
+    rf"(?:try|if[ \t]+(?!__name__)[^\n]*):\s*?\n[ \t]+(?:@|{DEFINITION.pattern}|{IMPORT.pattern}|{BINDING.pattern})"
+)
 _RETURN = re.compile(r"(?:return|yield)\b")
 _TRIVIAL = re.compile(r'(?:(?:pass\b|\.\.\.|""|raise[ \t]+NotImplemented\w*+[^;\n]*+)[ \t;\n]*+)*+')
 _LOCAL = re.compile(
@@ -62,7 +65,8 @@ class Statement:
     def names(self) -> frozenset[str]:
         if IMPORT.match(self.bare[0]):
             return frozenset(_NAME.findall("\n".join(self.bare).partition("import")[2]))
-        return frozenset(_bound([line.strip() for line in self.bare] if self.kind == "action" else self.bare))
+        nested = self.kind == "action" or _GUARDED.match("\n".join(self.bare))
+        return frozenset(_bound([line.strip() for line in self.bare] if nested else self.bare))
 
     @cached_property
     def missing(self) -> frozenset[str]:
@@ -212,7 +216,7 @@ def _depth(line: str) -> int:
 
 def _kind(bare: Sequence[str]) -> str:
     text = "\n".join(bare).strip()
-    if text.startswith("@") or DEFINITION.match(text) or IMPORT.match(text.partition("\n")[0]):
+    if text.startswith("@") or IMPORT.match(text.partition("\n")[0]) or DEFINITION.match(text) or _GUARDED.match(text):
         return "definition"
     if _TRIVIAL.fullmatch(text):
         return "nothing"
