@@ -145,10 +145,7 @@ def _fenced(lines: Sequence[str]) -> list[Block]:
 
 
 def _before_fences(lines: Sequence[str]) -> tuple[list[Block], int]:
-    """The block that a response begins in, and where the rest begins.
-
-    Its first fence can only be the end of one, or the block goes on where a prompt ended in a function's head.
-    """
+    """The block that a response begins in: the prompt opened its fence or its function. And where the rest begins."""
     first_fence, *others = [at for at, line in enumerate(lines) if line.lstrip().startswith("```")] or [0]
     before, first = lines[:first_fence], first_line(lines)
     if len(others) % 2 == 0 and lines[first_fence].strip() == "```":

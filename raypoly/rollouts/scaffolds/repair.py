@@ -16,7 +16,7 @@ from pydantic import Field
 from raypoly.core.values import ATTEMPT, Draft, Problem
 from raypoly.rollouts.scaffolds.prompt_writing import from_file, shown, with_instruction
 from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
-from raypoly.verifier.code_extraction import find_code
+from raypoly.verifier.code_extraction import extract_code, find_code
 
 _LONGEST = 400  # characters of an input or a result that are shown
 
@@ -75,7 +75,8 @@ class Repair(Scaffold):
         return self.config.credit == "all"
 
     def _prompt(self, problem: Problem, draft: Draft) -> str:
-        program, failure = shown(find_code(draft.rollout.text)), self._failure(draft)
+        text = draft.rollout.text
+        program, failure = shown(extract_code(problem, text) or find_code(text)), self._failure(draft)
         if self.config.template is not None:
             given = {"program": program, "failure": failure}
             return from_file(problem, self.config.template, "scaffold.template", self.render, **given)

@@ -169,7 +169,8 @@ PASSED = Verdict("passed", 1, 1, 0.1)
 
 
 def tries(*verdicts: Verdict | None) -> list[Draft]:
-    texts = [f"```python\ndef f(xs): return {i}\n```" for i in range(len(verdicts))]
+    demo = "Use it so:\n```python\nprint(f([1]))\n```"
+    texts = [f"```python\ndef f(xs): return {i}\n```\n{demo}" for i in range(len(verdicts))]
     return [
         draft(text, "try", verdict=verdict, seed=i)
         for i, (text, verdict) in enumerate(zip(texts, verdicts, strict=True))
