@@ -148,10 +148,7 @@ class StoredWalk:
 
 
 def _read_part(run: Run, part: StoredPart) -> tuple[list[StoredGroup], Mapping[str, Any]]:
-    """The groups of a step or an evaluation, in order, and the numbers that the run reported.
-
-    Raises `StorageError` where its file is gone, `CorruptData`, `OtherSchema`.
-    """
+    """A part's groups, in order, and its reported numbers. Raises `StorageError`, `CorruptData`, `OtherSchema`."""
     if part.training:
         completed = run.completed(part.step)
         return list(_read_trained(part, completed)), completed.applied.metrics

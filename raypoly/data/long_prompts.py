@@ -190,8 +190,7 @@ def _require_room(problem_set: ProblemSet, config: Config, tokenizer: Any) -> No
 
 
 def _tokenizer_here(path: str) -> Any:
-    """The tokenizer of a `model.path`; None where neither a folder nor the hub's cache has it. Raises `UsageError`
-    where it is damaged."""
+    """None where no folder and no hub's cache has it. Raises `UsageError` where it is damaged."""
     from transformers import AutoTokenizer  # takes seconds to import
 
     gguf, folder = GgufModel.find(path), Path(path).expanduser()

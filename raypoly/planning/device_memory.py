@@ -123,10 +123,7 @@ def _others(config: Config) -> tuple[MemoryPart, ...]:
 
 
 def _advise(config: Config, need: Need, device: Device) -> str:
-    """Each change of a key that is enough alone, else all of them together, else what remains.
-
-    `need` is the bytes that a config needs on the device.
-    """
+    """Each change of a key that is enough alone, else all of them together, else what remains of `need` bytes."""
     single = [
         f"{words} needs {format_bytes(needed)}"
         for words, changed in _changes(config)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from raypoly.core.values import Problem
-from raypoly.data.formats.program_text import ProgramText, Statement, called, first_line, is_body, program_of
+from raypoly.data.formats.program_text import IMPORT, ProgramText, Statement, called, first_line, is_body, program_of
 from raypoly.verifier.answers import extract_answer
 from raypoly.verifier.response_text import Block, answered, code_blocks, without_prose
 
@@ -30,7 +30,7 @@ _FEEDS = re.compile(
 _READS_ITSELF = re.compile(r"\bstdin(?:\.buffer)?\.(?:read|buffer)|\bos\.read\b|\bopen\s*\(")
 _WRITES = re.compile(r"\bprint\b|\bstdout\b|\bos\.write\b|\.write(?:lines)?\s*\(")
 _ALIAS = re.compile(r"[^\n=]*=[ \t]*(?:lambda\b|[\w.]*\bstdin[\w.]*\s*\Z)")
-_SETTING = re.compile(r"(?:sys\.)?setrecursionlimit\b|(?:threading\.)?stack_size\b")
+_IMPORTED = re.compile(r"^[ \t]*from[ \t][^\n;]*", re.MULTILINE)
 
 
 def extract_code(problem: Problem, response: str) -> str | None:
@@ -71,8 +71,8 @@ def _chosen(problem: Problem, text: str) -> str | None:
     if len(blocks) < 2:
         return _whole(blocks[0], bool(problem.prefix), top, name) if blocks else None
     if problem.tests.kind == "stdin":
-        return _Blocks(blocks, _prints_what_it_reads, True).script()
-    found = _Blocks(blocks, lambda text: _defines(text, top, name), False)
+        return _Blocks(blocks, _prints_what_it_reads).script()
+    found = _Blocks(blocks, lambda text: _defines(text, top, name))
     at = found.last_of(lambda each: each in found.own)
     # a method by itself, or a function in its place, and not one that calls it
     bare = found.last_of(lambda each: (name,) in (it := found.texts[each]).bodies and top not in it.missing)
@@ -88,7 +88,7 @@ def _chosen(problem: Problem, text: str) -> str | None:
             return bodies[0 if goes_on else -1].raw  # what a completion writes after its body is something else
     if at is None:
         at = found.last_of(lambda each: top in found.texts[each].names)
-    return blocks[-1].code if at is None else found.assembled(at, lambda each: top not in found.texts[each].names)
+    return blocks[-1].code if at is None else found.assembled(at)
 
 
 def _whole(block: Block, prefix: bool, top: str, name: str) -> str:
@@ -118,13 +118,13 @@ def _bare(statements: Iterable[Statement]) -> str:
 
 
 def _reads(statements: Sequence[Statement]) -> bool:
-    if _READS.search(_bare(statements)):
+    if _READS.search(_IMPORTED.sub("", _bare(statements))):
         return True
     return any("/dev/stdin" in line or "/dev/fd/0" in line for each in statements for line in each.lines)
 
 
 def _writes(statements: Sequence[Statement]) -> bool:
-    return _WRITES.search(_bare(statements)) is not None
+    return _WRITES.search(_IMPORTED.sub("", _bare(statements))) is not None
 
 
 def _acts(text: ProgramText) -> bool:
@@ -141,11 +141,11 @@ def _is_lent(each: Statement) -> bool:
     """Whether it can stand in another program: a definition, or a value that is not read from standard input."""
     if each.kind == "binding":
         return not _reads([each]) or _ALIAS.match(_bare([each])) is not None
-    return each.kind == "definition" or _SETTING.match(each.bare[0]) is not None
+    return each.kind in ("definition", "setting")
 
 
 class _Blocks:
-    def __init__(self, blocks: Sequence[Block], is_answer: Callable[[ProgramText], bool], scripts: bool) -> None:
+    def __init__(self, blocks: Sequence[Block], is_answer: Callable[[ProgramText], bool]) -> None:
         self.texts = [block.text for block in blocks]
         self.own: set[int] = set()
         """Answers by themselves, or but for a definition."""
@@ -162,7 +162,7 @@ class _Blocks:
             if is_stub:
                 continue
             whole = is_answer(text)
-            if not whole or (scripts and any(name in self._homes for name in text.missing)):
+            if not whole or any(name in self._homes for name in text.missing):
                 parts = "\n".join(lines).split("\n...\n")
                 if all(f"\n{part}\n" in quoted for part in parts):
                     continue
@@ -177,26 +177,26 @@ class _Blocks:
         return next((at for at in reversed(self.kept) if wanted(at)), None)
 
     def script(self) -> str:
-        tried = [_Script(self, at, *self._taken(at, lambda _: True)) for at in self.kept]
+        tried = [_Script(self, at, *self._taken(at)) for at in self.kept]
         for wanted in (lambda it: it.is_whole, lambda it: it.prints, lambda it: it.acts, lambda it: True):
             if (found := next((each for each in reversed(tried) if wanted(each)), None)) is not None:
                 return self._joined(found.at, found.taken)
         return self.texts[-1].code
 
-    def assembled(self, at: int, lends: Callable[[int], bool]) -> str:
-        return self._joined(at, self._taken(at, lends)[0])
+    def assembled(self, at: int) -> str:
+        return self._joined(at, self._taken(at)[0])
 
     def _joined(self, at: int, taken: Mapping[int, set[int]]) -> str:
         parts = []
         for home in sorted(taken):
             each = self.texts[home].statements
-            lent = [n for n in range(len(each)) if n in taken[home] or _SETTING.match(each[n].bare[0])]
+            lent = sorted(taken[home])
             whole = len(lent) == len(each)
             parts.append(self.texts[home].code if whole else "\n".join(line for n in lent for line in each[n].lines))
         return "\n".join([*parts, self._revised(at)])
 
     def _revised(self, at: int) -> str:
-        """A block with the functions and classes that a later one, of definitions alone, gives anew."""
+        """A block with the functions, classes and CONSTANTS that a later one, of definitions alone, gives anew."""
         own = self.texts[at].statements
         lines = [each.lines for each in own]
         for later in (n for n in self.kept if n > at and n not in self.own):
@@ -204,23 +204,23 @@ class _Blocks:
             if text.acts or text.returns:
                 continue
             for each in text.statements:
-                for name in (name for name in each.names if (name,) in text.bodies):
-                    places = [n for n, it in enumerate(own) if it.kind == "definition" and name in it.names]
+                for name in (name for name in each.names if (name,) in text.bodies or name.isupper()):
+                    places = [n for n, it in enumerate(own) if it.kind == each.kind and name in it.names]
                     if places:
                         lines[places[-1]] = each.lines
         return "\n".join(line for each in lines for line in each)
 
-    def _taken(self, at: int, lends: Callable[[int], bool]) -> tuple[dict[int, set[int]], bool]:
+    def _taken(self, at: int) -> tuple[dict[int, set[int]], bool]:
         """Statements of other blocks that a block needs, and whether it needs one that can't be had."""
         taken: dict[int, set[int]] = defaultdict(set)
         wanted, seen, short = sorted(self.texts[at].missing), set(self.texts[at].names), False
-        # An answer lends what it imports only to a block that uses a function of it, such as a new main part.
-        near = {self._home(name, at, lends) for name in wanted if self._is_defined(name, at, lends)}
+        # An answer lends what it imports only to a block that uses a function or value of it, such as a new main part.
+        near = {self._home(name, at) for name in wanted if self._is_defined(name, at)}
         while wanted:
             if (name := wanted.pop()) in seen or name not in self._homes:
                 continue
             seen.add(name)
-            home = self._home(name, at, lends)
+            home = self._home(name, at)
             if home is None:
                 short = True
                 continue
@@ -229,24 +229,27 @@ class _Blocks:
             statements = self.texts[home].statements
             whole = home not in self.own and (not _acts(self.texts[home]) or self._is_section(home))
             lent = {n for n, each in enumerate(statements) if whole or (name in each.names and _is_lent(each))}
+            lent = {n for n in lent if not statements[n].names or statements[n].names - self.texts[at].names}
             short = short or not lent
+            lent |= {n for n, each in enumerate(statements) if lent and each.kind == "setting"}
             for n in sorted(lent - taken[home]):
                 wanted += sorted(statements[n].missing)
                 seen.update(statements[n].names if whole else ())
             taken[home] |= lent
         return {home: lent for home, lent in taken.items() if lent}, short
 
-    def _is_defined(self, name: str, at: int, lends: Callable[[int], bool]) -> bool:
-        home = self._home(name, at, lends) if name in self._homes else None
-        return home is not None and (name,) in self.texts[home].bodies
+    def _is_defined(self, name: str, at: int) -> bool:
+        home = self._home(name, at) if name in self._homes else None
+        statements = self.texts[home].statements if home is not None else ()
+        return any(name in each.names and not IMPORT.match(each.bare[0]) for each in statements)
 
     def _is_section(self, at: int) -> bool:
         statements = self.texts[at].statements
         return _reads(statements) and not _writes(statements)
 
-    def _home(self, name: str, at: int, lends: Callable[[int], bool]) -> int | None:
+    def _home(self, name: str, at: int) -> int | None:
         """The nearest block before `at` that defines a name, else the last after it."""
-        homes = [home for home in self._homes[name] if home != at and lends(home)]
+        homes = [home for home in self._homes[name] if home != at]
         before = [home for home in homes if home < at]
         return before[-1] if before else homes[-1] if homes else None
 

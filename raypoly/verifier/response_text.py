@@ -19,16 +19,18 @@ from raypoly.data.formats.program_text import BINDING, DEFINITION, IMPORT, Progr
 
 _FENCE = re.compile(r"((?:[ \t]*>)*)([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^`\n]*)$")
 _LATE_FENCE = re.compile(r"(?<!`)(```)[ \t]*(?:python|py)3?[ \t]*$", re.IGNORECASE)
-_PYTHON_TAG = re.compile(r"(?<![a-z])(?:i?py(?:thon)?|pypy|sage(?:math)?|jupyter)[\d.]*(?![a-z])", re.I)
+_PYTHON_TAG = re.compile(r"(?<![a-z])(?:[ic]?py(?:thon)?|pypy|sage(?:math)?|jupyter)[\d.]*(?![a-z])", re.I)
 _NEUTRAL_TAGS = ("", "text", "txt", "plaintext", "code", "solution", "tool_code", "program", "answer")
 _ONE_LINE = re.compile(r"[ \t]*```(?:(?:python3?|py)[ \t]+([^`]+)|((?:def|class|from|import)\b[^`]*))```[ \t]*")
 _TAG = re.compile(r"\{?\.?[A-Za-z][\w+#.:/-]*[\w+#}]|[A-Za-z]")
-_TEXT_QUOTES = re.compile(r'"""|\'\'\'')
+_TEXT_QUOTES = re.compile(
+    r"(\"\"\"|''')|\"(?:[^\"\\]++|\\.)*+\"|(?<!\w)'(?:[^'\\]++|\\.)*+'|(?<!\S)#"  # or a literal, or a comment
+)
 _ELEMENT = re.compile(r"\[(/?)PYTHON\]|<(/?)(?:code|pre|python)(?:[ \t][^<>\n]{0,80})?>", re.IGNORECASE)
 _ANSWER_TAG = re.compile(
     r"^[ \t]*</?(?:final_?)?(?:answer|solution|output|response|result)>|</(?:answer|solution)>[ \t]*$", re.IGNORECASE
 )
-_TRANSCRIPT = re.compile(r"\s*(?:>>>|In \[\d+\]:)")
+_TRANSCRIPT = re.compile(r"\s*(?:>>>|In \[\d+\]:|Traceback \(most)")
 _ACTION = re.compile(
     r"(?:if|elif|for|while|with|async|except|match)\b.*:|(?:else|try|finally)[ \t]*:"
     r"|(?:assert|del|raise|return|yield)\b|pass$|[A-Za-z_][\w.]*\("
@@ -37,16 +39,17 @@ _CONTINUATION = re.compile(r"@\w|[#)\]}]|[rbfu]{0,2}(?:\"\"\"|''')", re.IGNORECA
 _CODE = (DEFINITION, IMPORT, BINDING, _ACTION, _CONTINUATION)
 _INPUT = re.compile(r"\binput\(|\bstdin\b")
 _OUTPUT = re.compile(r"\blambda\b|\bprint\(|\bstdout\b")
-_PROSE = re.compile(r"(?:[#>*-]+ |\d+\. )?[*_]*[A-Za-z][\w'’]*[*_,:]*(?: [\w'’`*_().,:;-]+){2,}")
+_PROSE = re.compile(r"(?:[#>*-]+ |\d+\. )?[*_]*[A-Za-z][\w'’]*[*_,:]*(?: [\w'’`*_().,:;-]+){2,}|[^\x00-\x7f]|\*\*\w")
+_LABEL = re.compile(r"[A-Z][\w ]{0,60}:[ \t]*")
 
 _THINK = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|reflection|scratchpad|analysis)"
 _MARK = re.compile(
     rf"(?P<begin><{_THINK}>|(?-i:\[THINK\])|<\|(?:begin_of_|start_)?{_THINK}\|>|◁think▷|<unused94>|<\|im_start\|>think\b"
     r"|<\|channel\|>(?:analysis|commentary)[^<\n]{0,80}<\|message\|>)"
     rf"|(?P<end></{_THINK}>|(?-i:\[/THINK\])|<\|(?:end_of_|end_|/){_THINK}\|>|◁/think▷|<unused95>|<\|im_start\|>answer\b"
-    r"|<\|channel\|>final[^<\n]{0,80}<\|message\|>)"
+    r"|<\|channel\|>final[^<\n]{0,80}(?:<\|constrain\|>[^<\n]{0,80})?<\|message\|>)"
     r"|(?P<token><\|[^|<>\n]{1,60}\|>|<｜[^｜<>\n]{1,60}｜>|</?s>|<(?:eos|bos|pad|EOT|file_sep|end_of_turn|start_of_turn)>"
-    r"|(?-i:\[/?INST\]))",
+    r"|(?-i:\[/?INST\]|(?m:^)###? (?:Instruction|Response|Human|User|Assistant):))",
     re.IGNORECASE,
 )
 _QUOTED = re.compile(
@@ -55,7 +58,10 @@ _QUOTED = re.compile(
 )
 _AROUND = "`\"'*“”‘’«»"
 _KEPT_TOKEN = re.compile(r"solution|box|python_tag|answer|code", re.IGNORECASE)
-_TURN = re.compile(r"end|eo[stm]|return|pad|start|user|system|assistant|human|file_sep|fim|/?INST|/s", re.IGNORECASE)
+_TURN = re.compile(
+    r"end|eo[stm]|return|pad|start|user|system|assistant|human|instruction|response|file_sep|fim|/?INST|/s",
+    re.IGNORECASE,
+)
 _ROLE = re.compile(r"(?:assistant|model)\b[ \t]*", re.IGNORECASE)
 _VISIBLE = re.compile(r"\S")
 _GOES_ON = re.compile(r"[ \t]*[,.;:!?)]|[ \t]+(?!(?:def|class|import|from|async|return|print|assistant)\b)[a-z]")
@@ -137,7 +143,10 @@ def _fenced(lines: Sequence[str]) -> list[Block]:
             docstrings = False
             found = fence.read(lines, at, docstrings)
         content, at, closed = found or ([], at, True)
-        blocks.append(Block(fence.language, content if closed else without_prose(content)))
+        if not fence.language and _PYTHON_TAG.fullmatch(first_line(content).strip()):
+            content = content[1:]
+        is_code = closed and not any(map(_LABEL.fullmatch, content[-1:]))
+        blocks.append(Block(fence.language, content if is_code else without_prose(content)))
         end = at
     if any(block.is_program for block in blocks):  # the last program may stand behind the last fence, without one
         blocks += [block for block in _runs(lines[end:], False) if block.text.bodies or _INPUT.search(block.code)]
@@ -161,7 +170,7 @@ def without_prose(lines: Sequence[str]) -> Sequence[str]:
     quotes = ""
     for at, line in enumerate(lines):
         is_prose = _PROSE.match(line) and not any(pattern.match(line) for pattern in _CODE)
-        if not quotes and (is_prose or _ANSWER_TAG.match(line)):
+        if not quotes and (is_prose or _ANSWER_TAG.match(line) or _LABEL.fullmatch(line)):
             return lines[:at] if any(map(str.strip, lines[:at])) else lines
         quotes = _quotes_behind(line, quotes)
     return lines[:-1] if lines and set(lines[-1]) in ({"`"}, {"~"}) else lines
@@ -293,9 +302,17 @@ def _runs(lines: Sequence[str], bodies: bool) -> Iterator[Block]:
 
 def _quotes_behind(line: str, quotes: str) -> str:
     """Text quotes open behind a line, given those open before it; "" if none."""
-    if '"""' in line or "'''" in line:
-        for found in _TEXT_QUOTES.findall(line):
-            quotes = found if not quotes else "" if quotes == found else quotes
+    at = 0 if '"""' in line or "'''" in line else len(line)
+    while at < len(line):
+        if quotes:
+            if (end := line.find(quotes, at)) < 0:
+                break
+            at, quotes = end + 3, ""
+            continue
+        found = _TEXT_QUOTES.search(line, at)
+        if found is None or found[0] == "#":
+            break
+        at, quotes = found.end(), found[1] or ""
     return quotes
 
 

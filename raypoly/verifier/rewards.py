@@ -66,11 +66,7 @@ def _checked(name: str, function: Callable[..., Any]) -> Reward:
 
 
 def _of_verl(name: str, compute_score: Callable[..., Any]) -> Reward:
-    """A reward function of one with verl's signature.
-
-    That is called with `data_source`, `solution_str` (the response without special tokens), `ground_truth` and
-    `extra_info`; it gives a number, or a dict whose "score" is one. It runs in the driver's process, without a sandbox.
-    """
+    """One with verl's signature; it gives a number, or a dict whose "score" is one; it runs in the driver."""
 
     def reward(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
         truth = compute_score_args(problem)
@@ -98,10 +94,7 @@ def _noted(name: str, problem: Problem) -> Iterator[None]:
 
 
 def _number(name: str, problem: Problem, score: Any, result: Any, may_be: str = "") -> float:
-    """The `score` in a result as a reward; `may_be`: what a result may be beside a number.
-
-    Raises `RaypolyError` where it is no finite number: what is unknown is no reward.
-    """
+    """A result's score. Raises `RaypolyError` where it is no finite number: what is unknown is no reward."""
     if isinstance(score, Real | np.bool_) and math.isfinite(score):
         return float(score)
     raise RaypolyError(

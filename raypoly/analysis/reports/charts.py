@@ -93,10 +93,7 @@ def _pass_over_steps(axes: Axes, rows: Rows, evaluations: Rows) -> None:
 
 
 def _strategies_over_steps(axes: Axes, rows: Rows, evaluations: Rows, config: Config) -> None:
-    """Draw the judge's count of strategies beside counts that the policy was not trained on.
-
-    The count by structure is left out where the structural judge gives the same one.
-    """
+    """The judge's count beside counts that the policy was not trained on; by structure only where it differs."""
     by_structure = config.judge.name == "structural"
     for key, colour, label in (
         ("strategies", figures.GREY, "all, judged"),

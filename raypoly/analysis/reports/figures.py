@@ -84,10 +84,7 @@ def draw_grid(title: str, parts: Mapping[str, Sequence[Panel]], columns: int) ->
 
 
 def _draw(panel: Panel, part: FigureBase, room: int = 72) -> tuple[Axes, int]:
-    """Draw it with its legend below, in lines of about `room` letters; returns the axes and the legend's lines.
-
-    A panel without data says "not measured".
-    """
+    """Draw it above its legend, in lines of about `room` letters; returns the axes and the legend's lines."""
     axes = part.subplots()
     panel.draw(axes)
     axes.grid(alpha=0.25)

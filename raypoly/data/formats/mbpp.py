@@ -87,10 +87,7 @@ def _imports_used(solution: ast.Module | None, names: set[str]) -> list[ast.stmt
 
 
 def _entry_point(names: list[str], solution: ast.Module | None, starred: bool) -> str:
-    """The one of these names, read by the tests and not bound there, that the program has to define.
-
-    `starred`: some may come from a star import.
-    """
+    """The one of these names, read by the tests, that the program defines; `starred`: a star import may bind some."""
     if solution is None:
         wanted = [name for name in names if name not in _BUILTINS]
     else:

@@ -21,7 +21,7 @@ from raypoly.core.values import Problem
 
 DEFINITION = re.compile(r"(?:class|def|async def)[ \t]+(\w+)[ \t]*[(:\[]")
 IMPORT = re.compile(r"(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(?:[(*]|[\w.]+(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:[,;#\\]|$))")
-BINDING = re.compile(r"[A-Za-z_]\w*(?:[.,][ \t]*\w+|\[[^\]]{0,80}\])*[ \t]*(?::[^=]{1,80})?[-+*/|&^%@]?=(?!=)")
+BINDING = re.compile(r"\*?[A-Za-z_]\w*(?:[.,][ \t]*\*?\w+|\[[^\]]{0,80}\])*,?[ \t]*(?::[^=]{1,80})?[-+*/|&^%@]?=(?!=)")
 Key = tuple[str, ...]
 """A definition by its scopes: `("Solution", "f")`."""
 
@@ -43,6 +43,11 @@ _CLAUSE = re.compile(r"(?:elif|else|except|finally|case)\b")
 _GUARDED = re.compile(
     rf"(?:try|if[ \t]+(?!__name__)[^\n]*):\s*?\n[ \t]+(?:@|{DEFINITION.pattern}|{IMPORT.pattern}|{BINDING.pattern})"
 )
+_SETTING = re.compile(r"(?:sys\.)?setrecursionlimit\b|(?:threading\.)?stack_size\b")
+_MODULE = re.compile(r"\bfrom[ \t]+[\w.]+(?=[ \t]+import\b)")
+_GLOBALS = re.compile(r"\b(?:global|nonlocal)[ \t]+([^\n;]+)")
+_PLACES = re.compile(r"\[[^\]]*\]?")
+_TARGET = re.compile(r"(?<![\w.])\w+(?![\w.]|[ \t]*[\[.])")
 _RETURN = re.compile(r"(?:return|yield)\b")
 _TRIVIAL = re.compile(r'(?:(?:pass\b|\.\.\.|""|raise[ \t]+NotImplemented\w*+[^;\n]*+)[ \t;\n]*+)*+')
 _LOCAL = re.compile(
@@ -57,7 +62,7 @@ class Statement:
     """A statement at top level, and the lines from it to the next."""
 
     kind: str
-    """`definition` (also an import), `binding`, `nothing` (a stub, a text) or `action`."""
+    """`definition` (also an import), `binding`, `setting` (of recursion), `nothing` (a stub, a text) or `action`."""
     lines: Sequence[str]
     bare: Sequence[str]
 
@@ -71,8 +76,9 @@ class Statement:
     @cached_property
     def missing(self) -> frozenset[str]:
         """Names that it reads and binds nowhere, built-in ones apart."""
-        text = "\n".join(self.bare)
+        text = _MODULE.sub("", "\n".join(self.bare))
         local = _bound([line.strip() for line in self.bare])
+        local.difference_update(*(_NAME.findall(found[1]) for found in _GLOBALS.finditer(text)))
         for found in _LOCAL.finditer(text):
             local.update(_NAME.findall(" ".join(filter(None, found.groups()))))
         return frozenset(set(_NAME.findall(text)) - local - _GIVEN)
@@ -220,6 +226,8 @@ def _kind(bare: Sequence[str]) -> str:
         return "definition"
     if _TRIVIAL.fullmatch(text):
         return "nothing"
+    if _SETTING.match(text):
+        return "setting"
     return "binding" if BINDING.match(text) else "action"
 
 
@@ -233,7 +241,7 @@ def _bound(lines: Iterable[str]) -> set[str]:
         elif IMPORT.match(line):
             found.update(re.findall(r"\w+", line.partition("import")[2]))
         elif BINDING.match(line):
-            found.update(re.findall(r"\w+", line.partition("=")[0].partition(":")[0]))
+            found.update(_TARGET.findall(_PLACES.sub("[", line.partition("=")[0]).partition(":")[0]))
     return found
 
 

@@ -124,8 +124,7 @@ def read_reply(text: str, kind: type[M]) -> M:
 
 
 def _outermost_objects(text: str) -> list[dict[str, Any]]:
-    """The JSON objects of a text that lie in no other, without those of its thoughts. Raises `ValueError` where the
-    last one is cut off."""
+    """Those in no other, without those of thoughts. Raises `ValueError` where the last one is cut off."""
     found: list[dict[str, Any]] = []
     end, thinks = 0, False
     while end < len(text):

@@ -111,10 +111,7 @@ def _defined(namespace: dict[str, Any], name: str) -> Any:
 
 
 def _operations_player(namespace: dict[str, Any]) -> Callable[[list[str], list[list[Any]]], list[Any]]:
-    """A function that makes an object, calls its methods in turn, and gives what each returned (None for making it).
-
-    Its arguments are such as `["LRUCache", "put", "get"]` and `[[2], [1, 1], [1]]`.
-    """
+    """Makes an object and calls its methods in turn: `(["LRUCache", "put"], [[2], [1, 1]])` gives `[None, None]`."""
     make = object_values.maker(namespace)
 
     def play(operations: list[str], arguments: list[list[Any]]) -> list[Any]:
