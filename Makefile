@@ -77,11 +77,11 @@ train: setup
 train-llm: smollm2
 	$(PYTHON) -m raypoly.train --config configs/smollm2.yaml $(ARGS)
 
-# Two at a time, but those that share a Ray one after the other. A failure is shown when it comes. A test process that
-# dies is a failure that ends the run: xdist would start another, and wait for ever at the end.
+# Three at a time on two cores, for those with a Ray wait much. A failure is shown when it comes. A test process that dies
+# is a failure that ends the run: xdist would start another, and wait for ever at the end.
 test: setup
 	@echo "All tests but those marked slow: about half an hour on two cores. ARGS=\"tests/raypoly/core\" runs fewer."
-	$(PYTHON) -m pytest -q --instafail -n 2 --dist loadgroup --max-worker-restart=0 -m "not slow" $(ARGS)
+	$(PYTHON) -m pytest -q --instafail -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart=0 -m "not slow" $(ARGS)
 
 test-all: setup
 	@echo "The tests marked slow, one by one: some hours on two cores. make test runs all others."

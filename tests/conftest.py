@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.immediate_exit import exit_now
 from tests.support.warm_model import warm_model as build_warm_model
 
 # A shell that runs the tests in its background ignores Ctrl-C, and so would every command that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A machine may be busy: nothing is measured by its clock.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 BESIDE_RAY = (
@@ -23,6 +28,9 @@ BESIDE_RAY = (
 )
 """Long tests of workflows that need no Ray, or start one of their own in another process, so that they can run beside
 those that share one."""
+STARTS = ("cppo", "doctor", "observers", "prepare", "startup")
+"""Folders of workflows whose tests share one Ray; the others share another, and take as long."""
+RAY_GROUPS = ("actors", "workflows", "runs")
 
 
 @pytest.fixture(scope="session")
@@ -41,11 +49,21 @@ def _no_recursion_limit_is_left_to_the_next() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n`, tests that share a Ray stay in one process, as do those of a file, whose fixtures are made once."""
-    for item in items:
-        package = item.path.relative_to(Path(__file__).parent).parts[0]
-        shares_ray = package in ("actors", "workflows") and item.path.stem not in BESIDE_RAY
-        item.add_marker(pytest.mark.xdist_group(package if shares_ray else item.path.stem))
+    """With `-n`, tests that share a Ray stay in one process, as do those of a file, whose fixtures are made once.
+
+    The groups with a Ray are long: they come first, and those of files fill up what they leave idle.
+    """
+    groups = {item: _group_of(item.path) for item in items}
+    items.sort(key=lambda item: groups[item] not in RAY_GROUPS)
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group_of(path: Path) -> str:
+    package, *folders = path.relative_to(Path(__file__).parent).parts
+    if package not in ("actors", "workflows") or path.stem in BESIDE_RAY:
+        return path.stem
+    return package if package == "actors" or folders[0] in STARTS else "runs"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -28,9 +28,10 @@ def lease(store: Store) -> Lease:
     return acquire_lease(store, "test")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def machines() -> Iterator[Machines]:
-    """A Ray cluster for many drivers: one that is started for each costs more than the runs."""
+    """A Ray cluster for many drivers: one that is started for each costs more than the runs. Tests elsewhere, some of
+    which kill all that is below their process, never meet it."""
     with Machines(partitions=False) as running:
         yield running
 
@@ -47,7 +48,7 @@ def small_run(warm_model: Path) -> list[str]:
     return [*SMALL, f"model.path={warm_model}", "generator.engine=transformers"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def reference(machines: Machines, small_run: list[str], tmp_path_factory: pytest.TempPathFactory) -> LocalDriver:
     """The short run, finished and undisturbed: leave it as it is."""
     run = LocalDriver(tmp_path_factory.mktemp("reference") / "run", small_run, {"RAY_ADDRESS": machines.address})

@@ -160,7 +160,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("rows")
 
 
-@settings(max_examples=ROWS, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=ROWS, suppress_health_check=list(HealthCheck))
 @given(line=lines())
 def test_a_damaged_row_is_loaded_or_set_aside_with_a_reason(folder: Path, line: bytes) -> None:
     (folder / "rows.jsonl").write_bytes(b"\n" + line + b"\n")  # a file that begins as gzip does is one, or damaged
@@ -169,7 +169,7 @@ def test_a_damaged_row_is_loaded_or_set_aside_with_a_reason(folder: Path, line: 
     assert time.process_time() - begin < SECONDS
 
 
-@settings(max_examples=max(1, ROWS // 4), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=max(1, ROWS // 4), suppress_health_check=list(HealthCheck))
 @given(line=lines())
 def test_so_is_one_in_parquet(folder: Path, line: bytes) -> None:
     try:

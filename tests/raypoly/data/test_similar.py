@@ -192,7 +192,7 @@ def test_docstrings_are_statements() -> None:
     assert [pair.reason for pair in find_duplicates([one, two])] == ["same statement"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.text() | st.text("<>/&;`$\\^*\"'#[](){}:=\n def_a1例"), min_size=2, max_size=4))
 def test_no_text_is_too_strange(texts: list[str]) -> None:
     problems = [problem(str(n), text) for n, text in enumerate(texts)]
@@ -228,7 +228,7 @@ def test_long_texts_of_one_piece_are_read_in_time_that_grows_with_them(piece: st
     assert len(words_of_prompt(piece * 30_000).words) <= 90_000
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.lists(st.integers(0, 12), max_size=12), max_size=8),
     st.lists(st.lists(st.integers(0, 12), max_size=12), max_size=8),

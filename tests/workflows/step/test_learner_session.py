@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.calls import CallContext
@@ -107,7 +107,6 @@ def told(folder: Path, order: Sequence[int], empty: Collection[int], *overrides:
     return recorder, passed
 
 
-@settings(deadline=None)
 @given(st.permutations(range(9)), st.sampled_from([2, 3, 9]), st.sets(st.integers(0, 8), max_size=3))
 def test_groups_are_taken_in_slot_order_whatever_is_ready_first(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], mini_batch: int, empty: set[int]

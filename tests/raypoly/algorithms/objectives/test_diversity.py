@@ -71,13 +71,13 @@ def test_additive_diversity_pays_a_wrong_novelty_for_itself() -> None:
 
 
 @pytest.mark.parametrize(("name", "params"), [pair for pair in NAMES if pair[0] in CENTRED])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(group=judged)
 def test_advantages_add_to_zero(name: str, params: dict[str, Any], group: Judged) -> None:
     assert group.advantages(build(name, **params)).sum() == pytest.approx(0, abs=1e-7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(judged)
 def test_merging_two_strategies_makes_nobody_more_diverse(group: Judged) -> None:
     assert np.all(share_elsewhere(*group.merged().arrays) <= share_elsewhere(*group.arrays))

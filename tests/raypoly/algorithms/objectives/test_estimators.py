@@ -147,7 +147,7 @@ ORDERED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "params"), ORDERED, ids=str)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shuffled(), st.data())
 def test_the_order_of_rollouts_means_nothing(
     name: str, params: dict[str, Any], both: tuple[Judged, list[int]], data: st.DataObject
@@ -164,7 +164,6 @@ def test_the_order_of_rollouts_means_nothing(
     )
 
 
-@settings(deadline=None)
 @given(st.permutations(range(3)), st.sampled_from(["none", "group"]))
 def test_the_order_of_groups_and_rollouts_means_nothing_to_what_whitens_a_step(order: list[int], baseline: str) -> None:
     rewards, lengths = [[1.0, 0.0, 0.5], [0.0, 0.0, 1.0], [0.25, 1.0, 0.0]], [[3, 1, 7], [2, 2, 5], [1, 9, 4]]
@@ -178,7 +177,7 @@ def test_the_order_of_groups_and_rollouts_means_nothing_to_what_whitens_a_step(o
     np.testing.assert_allclose(finished(order, [2, 0, 1]), whole[order][:, [2, 0, 1]], atol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shuffled(), st.sampled_from(["sum", "mean", "unit"]), st.data())
 def test_advantages_under_the_mean_baseline_add_to_zero(
     both: tuple[Judged, list[int]], reduction: str, data: st.DataObject
@@ -192,7 +191,7 @@ def test_advantages_under_the_mean_baseline_add_to_zero(
         assert group.advantages(objective).sum() == pytest.approx(0, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shuffled(), st.data())
 def test_merging_two_strategies_raises_no_set_of_the_engine(
     both: tuple[Judged, list[int]], data: st.DataObject

@@ -39,7 +39,7 @@ def test_of_equal_worth_the_shorter_is_kept() -> None:
 rollouts = st.tuples(st.integers(0, 1), st.integers(1, 9999))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(rollouts, min_size=4, max_size=9, unique_by=lambda pair: pair[1]),
     st.sampled_from(["shortest", "reward_per_token"]),

@@ -49,7 +49,7 @@ def test_worked_numbers_of_peers(case: Any) -> None:
 
 
 @pytest.mark.parametrize("std", DEVIATIONS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.floats(-5, 5), st.sampled_from("abc")), min_size=1, max_size=12))
 def test_each_set_of_peers_is_a_group_of_its_own(std: Deviation, rows: list[tuple[float, str]]) -> None:
     values, peers = np.array([value for value, _ in rows]), [peer for _, peer in rows]

@@ -108,7 +108,7 @@ def by_definition(rewards: list[int], k: int, baseline: str) -> list[Fraction]:
     return [one(i) for i in range(len(rewards))]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rewards_of_a_group, st.data())
 def test_pkpo_is_its_definition_for_binary_and_graded_rewards(rewards: list[int], data: st.DataObject) -> None:
     baseline = data.draw(st.sampled_from(list(VALUES)))
@@ -118,7 +118,7 @@ def test_pkpo_is_its_definition_for_binary_and_graded_rewards(rewards: list[int]
     np.testing.assert_allclose(pkpo(baseline, k, rewards), want, atol=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rewards_of_a_group, st.data())
 def test_set_rl_of_the_best_reward_is_pkpo_and_passk_training(rewards: list[int], data: st.DataObject) -> None:
     N = len(rewards)
@@ -135,7 +135,7 @@ def test_set_rl_of_the_best_reward_is_pkpo_and_passk_training(rewards: list[int]
     assert training.sum() == pytest.approx(0, abs=1e-9)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(rewards_of_a_group)
 def test_best_minus_second_is_pkpos_last_baseline_over_one_set_of_all(rewards: list[int]) -> None:
     got = build("best_minus_second").advantages(rewards=rewards)

@@ -18,7 +18,7 @@ LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
 """Six right loops, one right comprehension, one wrong recursion."""
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(groups())
 def test_every_variant_is_its_enumeration(group: Group) -> None:
     rewards, labels, n, require_two, floor, of_correct = group
@@ -81,7 +81,7 @@ def test_1024_rollouts_with_a_floor_are_finite_and_centred() -> None:
     assert got.sum() == pytest.approx(0, abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=2, max_size=8), st.sampled_from(VARIANTS))
 def test_merging_two_strategies_raises_no_set(group: list[tuple[int, int]], params: dict[str, Any]) -> None:
     n = len(group)

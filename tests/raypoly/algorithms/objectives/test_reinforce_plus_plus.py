@@ -39,7 +39,7 @@ groups = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(groups, st.sampled_from(["none", "group"]))
 def test_tokens_of_a_step_have_mean_zero_and_variance_one(step: list[list[tuple[int, int]]], baseline: str) -> None:
     rewards = [[float(reward) for reward, _ in group] for group in step]

@@ -18,7 +18,7 @@ def test_worked_numbers(case: Any) -> None:
     np.testing.assert_allclose(got, case["expected"]["rloo"], atol=1e-9)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=12))
 def test_a_rollout_is_compared_with_the_others_alone(rewards: list[float]) -> None:
     got = build("rloo").advantages(rewards=rewards)

@@ -67,7 +67,7 @@ def test_one_right_of_four_in_pairs() -> None:
     np.testing.assert_allclose(loo, [1, -1 / 3, -1 / 3, -1 / 3], atol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=9), st.data())
 def test_both_baselines_are_their_definition(rewards: list[int], data: st.DataObject) -> None:
     n = data.draw(st.integers(1, len(rewards) - 1))
@@ -89,7 +89,7 @@ def test_both_baselines_are_their_definition(rewards: list[int], data: st.DataOb
         assert against_others == pytest.approx(float(held - left_out), abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 2, 3, 100])), min_size=2, max_size=9), st.data())
 def test_enumeration_is_poly_epos_closed_form(group: list[tuple[int, int]], data: st.DataObject) -> None:
     n = data.draw(st.integers(1, len(group) - 1))

@@ -103,7 +103,7 @@ def test_worked_blocks(case: Any) -> None:
 
 
 @pytest.mark.parametrize("select", SELECTS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.booleans(), min_size=1, max_size=16))
 def test_blocks_of_one_are_independent_attempts(select: Select, passed: list[bool]) -> None:
     for k in range(1, len(passed) + 1):

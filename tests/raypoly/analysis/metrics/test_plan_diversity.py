@@ -36,7 +36,7 @@ def test_worked_numbers(case: Any) -> None:
     assert has_duplicate(methods) == expected["duplicate"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TEXTS)
 def test_surface_diversity_is_a_share_whatever_the_order(texts: list[str]) -> None:
     found = surface_diversity(texts)

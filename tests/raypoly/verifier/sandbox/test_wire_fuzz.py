@@ -145,7 +145,7 @@ def allowed(size: int) -> int:
 
 
 @given(values, values, st.integers(0, 1 << 32))
-@settings(max_examples=max(1, INPUTS // BATCH), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=max(1, INPUTS // BATCH), suppress_health_check=list(HealthCheck))
 def test_damaged_messages_are_decoded_or_refused_in_bounded_memory(value: Any, other: Any, seed: int) -> None:
     rng = random.Random(seed)
     message, spliced = plain_data.encode(value), plain_data.encode(other)
@@ -198,7 +198,6 @@ def exact(value: Any) -> Any:
 
 
 @given(values)
-@settings(deadline=None)
 def test_what_was_encoded_comes_back_exactly(value: Any) -> None:
     assert exact(plain_data.decode(plain_data.encode(value))) == exact(value)
 
