@@ -32,7 +32,8 @@ _SCRIPT = Path(__file__).parent / "child" / "zygote.py"
 FOLDER = "raypoly-sandbox-"
 # age from which a killed owner's folder is removed
 _SWEPT_SECONDS = 60.0
-PACKAGES = ("numpy", "sortedcontainers")
+# where they are installed
+PACKAGES = ("numpy", "sortedcontainers", "scipy", "networkx", "sympy", "mpmath")
 _START_SECONDS = 60.0
 _PRELUDE_SECONDS = 20.0
 _SIGNALS = {number.value: number.name for number in signal.Signals}

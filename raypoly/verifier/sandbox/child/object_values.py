@@ -14,7 +14,7 @@ import datetime
 import itertools
 import sys
 from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque, namedtuple
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
@@ -30,6 +30,7 @@ BUILTIN_NAMES = {id(it): name for name, it in _BUILTINS.items()}
 """By identity, which no program can feign; as they were before any ran."""
 _EXCEPTIONS = {it.__name__: it for it in _BUILTINS.values() if isinstance(it, type) and issubclass(it, Exception)}
 del _EXCEPTIONS["ExceptionGroup"]  # holds others
+ENDLESS = "endless "  # before the name of an iterator whose first items alone are handed over
 _MOST_NODES = 1 << 21
 
 
@@ -353,12 +354,19 @@ def maker(namespace: dict[str, Any], builtin: Callable[[str], Any] = _BUILTINS._
             return builtin(content)
         if kind == "iterator":
             name, items = content
+            if name.startswith(ENDLESS):
+                return _first(items)
             return (item for item in items) if name == "generator" else iter(items)
         if kind == "Enum":
             return _member(namespace, *content)
         return _TYPED[kind](content)
 
     return make
+
+
+def _first(items: Sequence[Any]) -> Iterator[Any]:
+    yield from items
+    raise ValueError(f"only the first {len(items)} items of a very long iterator are here")
 
 
 def _member(namespace: dict[str, Any], name: str, member: str, value: Any) -> Any:

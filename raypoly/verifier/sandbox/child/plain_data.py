@@ -13,6 +13,7 @@ import marshal
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable
+from itertools import accumulate
 from struct import Struct
 from struct import error as StructError
 from typing import Any
@@ -28,6 +29,8 @@ _MAX_CHOSEN_KEYS = 20_000
 _MAX_SETS = 100_000
 # such keys of one hash in one container
 _MAX_COLLIDING = 64
+# items of an iterator without end that are handed over
+_FIRST = 2_000
 
 _LENGTH = Struct(">I")
 _INT64 = Struct(">q")
@@ -41,6 +44,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     "TreeNode": (list,),
     "builtin": (str,),
     "argument": (int,),
+    "function": (int,),
     "iterator": (str, list),
     "Enum": (str, str, object),
     "subclass": (str, object),
@@ -99,6 +103,8 @@ class Typed:
         """`ListNode([1, 2])`, `Fraction(1, 3)`; what a subclass's value holds; the name of a builtin."""
         if self.kind == "builtin":
             return str(self.content)
+        if self.kind == "function":
+            return "<function>"
         if self.kind == "iterator":
             return f"<{self.content[0]} of {text_of(self.content[1])}>"
         if self.kind == "Enum":
@@ -220,7 +226,8 @@ def _put_unknown(out: bytearray, value: Any, depth: int, limit: int, typed: bool
             return _put_opaque(out, f"{name} with a cycle", limit)
         _put_typed(out, name, values, depth, limit, typed)
     elif object_values.is_iterator(value):
-        _put_typed(out, "iterator", (name, _items(value, limit)), depth, limit, typed)
+        endless, items = _items(value, limit)
+        _put_typed(out, "iterator", (endless + name, items), depth, limit, typed)
     elif depth and (found := object_values.held(value, typed)) is not None:
         if found[0]:
             _put_typed(out, *found, depth, limit, typed)
@@ -235,14 +242,16 @@ def _put_typed(out: bytearray, kind: str, content: Any, depth: int, limit: int, 
     _put_sequence(out, (kind, content), depth, limit, typed)
 
 
-def _items(iterator: Any, limit: int) -> list[Any]:
-    # an iterator without end meets the limit
-    items = []
+def _items(iterator: Any, limit: int) -> tuple[str, list[Any]]:
+    # an iterator without end meets the limit; its items may grow, as Fibonacci's numbers do
+    items, held = list[Any](), 0
     for item in iterator:
         items.append(item)
-        if len(items) > limit // 16:
-            raise TooLarge(f"more than {limit} bytes")
-    return items
+        held += object.__sizeof__(item)
+        if held > 4 * limit or len(items) > limit // 16:
+            sizes = accumulate(map(object.__sizeof__, items[:_FIRST]))
+            return object_values.ENDLESS, [item for item, size in zip(items, sizes, strict=False) if size < limit >> 4]
+    return "", items
 
 
 def _put_opaque(out: bytearray, what: str, limit: int, tag: bytes = b"o") -> None:
