@@ -77,8 +77,7 @@ class ModelFiles:
 
 
 def download_model(name: str, where: str = " here", revision: str | None = None) -> Path:
-    """The folder of a hub's model, downloaded unless it is cached. `where`: this machine, for the error. Raises
-    `UsageError`."""
+    """The folder of a hub's model, downloaded or cached. `where`: this machine, for the `UsageError`."""
     from huggingface_hub import snapshot_download  # half a second, which a folder does not need
 
     try:

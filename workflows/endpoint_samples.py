@@ -52,8 +52,7 @@ _NOTHING = np.zeros(0, np.int32)
 
 
 class WaitingEndpoint:
-    """A server that is waited for while it is away. A request that keeps failing while probes are answered is no
-    outage: it is given up."""
+    """A server that is waited for while it is away. A request that fails while probes are answered is given up."""
 
     def __init__(
         self,

@@ -129,8 +129,7 @@ class GroupStage(ABC):
         return {name: float(np.mean(values)) for name, values in known.items() if values.size}
 
     def rows(self, group: Group) -> int:
-        """How many rows the stage's finding of a group has: N, or D for `axis` draft and for a group without
-        attempts."""
+        """Rows of the stage's finding of a group: N, or D for `axis` draft and for a group without attempts."""
         return len(group.drafts) if on_drafts(self, group) else group.size
 
     def encode(self, finding: Any, size: int) -> Any:

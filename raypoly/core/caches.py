@@ -79,8 +79,7 @@ class FolderCache:
 
 
 def find_damage(folder: Path, unread: tuple[str, ...] = ()) -> str | None:
-    """What is wrong with a cached folder; None if every file matches the manifest, or only exists, if its name has an
-    ending of `unread`."""
+    """What is wrong with a cached folder; None if its files match the manifest, or exist with an ending of `unread`."""
     try:
         promised = json.loads((folder / _MANIFEST).read_text())
     except (OSError, ValueError):
@@ -129,8 +128,7 @@ def _sync(path: Path) -> None:
 
 
 class LRUCache(Generic[K, T]):
-    """The most recently used values, at most `count`, whose sizes add up to at most `size`; the newest stays, however
-    large."""
+    """The values used last, at most `count`, of at most `size` together; the newest stays, however large."""
 
     def __init__(self, count: int, size: float = math.inf) -> None:
         self._count, self._size = count, size

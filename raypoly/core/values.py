@@ -111,8 +111,7 @@ class Problem:
     """`puzzles`, or the path of a file."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     public_tests: TestSuite | None = None
-    """Tests that the policy may see, with its program's results; `raypoly.data.public_tests` takes them out of
-    `tests`."""
+    """Tests that the policy may see, with its program's results; `data.public_tests` takes them out of `tests`."""
 
     def compared_by(self, comparison: ComparisonChoice) -> Problem:
         """The problem with tests that compare in this way."""

@@ -151,8 +151,7 @@ def describe_splits(problems: ProblemSet, config: ProblemsConfig) -> str:
 
 
 def content_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
-    """SHA-256, hex, over what the problems say, in order; neither paths nor public tests that are the first tests
-    count."""
+    """SHA-256, hex, over what the problems say, in order, without paths and public tests that are the first ones."""
     digest = hashlib.sha256()
     for name in sorted(splits):
         for p in splits[name]:

@@ -48,8 +48,7 @@ class Example:
 
 
 def tokenizer_texts(puzzles: Sequence[Puzzle], planned: bool = False) -> list[str]:
-    """Training texts of the tokenizer: every prompt with a right solution by each strategy; if `planned`, also with a
-    method of each."""
+    """The tokenizer's training texts: each prompt with a solution by each strategy; if `planned`, with methods too."""
     seeds = [(it, strategy, derive("tokenizer", it.words, strategy)) for it in puzzles for strategy in STRATEGIES]
     texts = [it.prompt + render_solution(it, strategy, random.Random(seed)) for it, strategy, seed in seeds]
     if planned:

@@ -13,8 +13,7 @@ from typing import Literal
 from raypoly.run.sinks import MEASURES
 
 Source = Literal["step", "evaluation", "now", "call", "ray"]
-"""The value's origin: each step's row, each split's newest evaluation, the run's state now, each call that ends, or
-Ray itself."""
+"""Its origin: each step's row, each split's newest evaluation, the state now, each call that ends, or Ray."""
 SPLIT = "split"
 _SUFFIX = {"gauge": "", "counter": "_total", "histogram": "_bucket"}
 

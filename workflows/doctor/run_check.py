@@ -78,8 +78,7 @@ class ResumePoint:
     step: int
     """The step to go on with."""
     groups: Mapping[str, int]
-    """Groups of that step by their last committed stage: `generated, scored, judged`, and `drafted` if some have drafts
-    and no attempts yet."""
+    """That step's groups by their last committed stage: `generated, scored, judged`; `drafted` before attempts."""
     of: int | None
     """Groups in a step; None if the config can't be read."""
     finished: bool

@@ -84,8 +84,7 @@ class History:
         return self._heads.get(step)
 
     def load(self, step: int) -> CompletedStep:
-        """A completed step as it was trained on. Raises `CorruptData` for a missing or damaged file, and quarantines
-        it."""
+        """A completed step as it was trained on. A missing or damaged file is quarantined and raises `CorruptData`."""
         if step not in self:
             raise CorruptData(f"{self._store.uri}/{step_key(step)} is missing or was set aside.")
         try:

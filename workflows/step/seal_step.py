@@ -208,8 +208,7 @@ def _measures(groups: Sequence[TrainingGroup]) -> dict[str, float | None]:
 
 
 def _structural_strategies(groups: Sequence[Group]) -> list[int]:
-    """Strategies by structure, of the groups that the judge labelled, or all: a count beside the judge's that nobody
-    trains on."""
+    """Strategies by structure, of the groups that the judge labelled, or all: a count that nobody trains on."""
     labelled = [group for group in groups if group.labels is not None] or groups
     found = [structural_labels(group.verdicts or ()) for group in labelled]
     return [distinct(labels.strategies) for labels in found if labels is not None]
@@ -224,8 +223,7 @@ def _correct_strategies(groups: Sequence[Group]) -> list[float]:
 
 
 def _judged_strategies(groups: Sequence[Group]) -> list[int]:
-    """Strategies by the judge, among the correct rollouts of each labelled group with tests (figure 2 of the code
-    study)."""
+    """Strategies by the judge, among the correct rollouts of each labelled group with tests (code study, fig. 2)."""
     return [
         distinct(group.labels.strategies[place] for place in GroupOutcomes.of(group.verdicts or (), None).correct)
         for group in groups

@@ -37,8 +37,7 @@ class SkippedGroups:
     async def verdicts(
         self, problem: Problem, size: int, score: Callable[[], Awaitable[Sequence[Verdict]]]
     ) -> tuple[Verdict, ...]:
-        """Verdicts of `score`; `infra` for all if it fails three times. Raises `IsolationMissing`, which no problem
-        causes."""
+        """Verdicts of `score`; all `infra` after three failures. Raises `IsolationMissing`, which no problem causes."""
         if problem.id not in self._reasons:
             for attempt in range(TRIES):
                 try:

@@ -123,8 +123,7 @@ class Objective(ABC):
 
     @property
     def trains_attempts(self) -> bool:
-        """Whether attempts have rows of training at all: an advantage of zero has a gradient where the loss has a KL
-        term."""
+        """Whether attempts have rows of training: an advantage of zero has a gradient where the loss has a KL term."""
         return True
 
     def scaffold_parameters(self) -> Mapping[str, Any]:

@@ -234,8 +234,7 @@ def folder_of(out: str | None, name: str) -> Path:
 
 @contextmanager
 def at_work(out: Path, at_once: int) -> Iterator[None]:
-    """Hold the folder, and note `at_once` in it. Raises `UsageError` where another experiment holds it, or it can't be
-    written."""
+    """Hold the folder and note `at_once` in it. Raises `UsageError` where it is held or can't be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = (out / LOCK).open("a")

@@ -125,8 +125,7 @@ def smallest_difference(size: ExperimentSize, spread: DifferenceSpread) -> float
 
 
 def fewest(difference: float, what: Planned, size: ExperimentSize, spread: DifferenceSpread) -> int | None:
-    """The fewest `what`, 2 at least, that find `difference` with the chance `CHANCE`, all else as in `size`. None where
-    no number does."""
+    """The fewest `what`, from 2, that find `difference` with the chance `CHANCE`, else as in `size`; or None."""
 
     def enough(count: int) -> bool:
         changed: dict[str, Any] = {what: count}

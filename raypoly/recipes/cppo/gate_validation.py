@@ -75,8 +75,7 @@ class GateValidation:
 
 
 def auc(p: ArrayLike, label: ArrayLike) -> float | None:
-    """The chance that a plan with label 1 has a higher p than one with label 0; ties count half. None where a label is
-    missing."""
+    """The chance that a plan with label 1 has a higher p than one with 0; ties count half. None without both labels."""
     found, held = np.asarray(p, np.float64), np.asarray(label).astype(bool)
     if not 0 < held.sum() < len(held):
         return None

@@ -118,8 +118,7 @@ def _by_kind(plans: Iterable[LabelledPlan]) -> dict[str, int]:
 def known_plans(
     problem: Problem, outcome: PlanOutcome, others: Sequence[PlanOutcome], methods: int, seed: int
 ) -> list[LabelledPlan]:
-    """A wrong plan of each kind that this problem gives, and as many right ones, if there are. `others`: problems whose
-    methods are taken for `other`."""
+    """A wrong plan of each kind, and as many right ones, if there are. `others`: problems of the methods of `other`."""
     if len(outcome.kept) < methods:
         return []
     rng = random.Random(derive(seed, "known plans", problem.id))

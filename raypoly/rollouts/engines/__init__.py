@@ -101,8 +101,7 @@ class FullEngine(Engine, Protocol):
         ...
 
     def receive(self, parcel: Parcel) -> None:
-        """Load a parcel's weights. Raises `WeightsMismatch` if others arrive, `TransferBroken` if the sender is
-        gone."""
+        """Load a parcel's weights. Raises `WeightsMismatch` if others arrive, `TransferBroken` without a sender."""
         ...
 
     def weight_hashes(self) -> Mapping[str, str]:

@@ -39,8 +39,7 @@ def decode_as_sdpa(model: PreTrainedModel) -> None:
 
 
 def growing_cache(model: PreTrainedModel, most: int) -> Cache:
-    """An empty cache with room for up to `most` tokens a row, and more on demand. Raises `UsageError` for layers of
-    another kind."""
+    """An empty cache for `most` tokens a row, or more on demand. Raises `UsageError` for layers of other kinds."""
     kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
     unknown = kinds - {DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer}
     if unknown:

@@ -117,8 +117,7 @@ class Scaffold(ABC):
 
     @property
     def trains_drafts(self) -> bool:
-        """Whether drafts get the advantage of the attempts that they led to, where the objective does not answer for
-        them."""
+        """Whether drafts get the advantage of the attempts that they led to, where the objective has none."""
         return False
 
     @property

@@ -1,5 +1,4 @@
-"""How indices move (halving, facing, apart, side by side, trailing), and items along them: turned round, transposed, in
-cycles."""
+"""How indices move (halving, facing, apart, side by side, trailing), and items: turned round, transposed, in cycles."""
 
 from __future__ import annotations
 

@@ -52,8 +52,7 @@ class Meter:
         self._depth, self._extra = depth, 0
         self.run = MeteredRun()
         self.limit = 0
-        """Events of a call. It bounds a run by what it does and never by the clock, so that a busy machine counts the
-        same."""
+        """Events of a call. It bounds a run by what it does, never by the clock: a busy machine counts the same."""
         self.skip: frozenset[int] = frozenset()
         """Numbers of constructs that do nothing: loops make no round, maps and comprehensions give nothing."""
         self.recursion = False

@@ -148,8 +148,7 @@ class Endpoint:
         self._wire.close()
 
     def _refuse_slow(self, body: dict[str, Any], reason: str) -> None:
-        """Note a request that was given up as slow. Raises `JudgeRefused` for one that was before, if the probe is
-        served."""
+        """Note a request given up as slow. Raises `JudgeRefused` for one that was before, if the probe is served."""
         # The first time, the server may be away. Without the second, an outage that the probe ends and this request
         # begins again would have no end.
         request = hash(str(body))

@@ -58,8 +58,7 @@ class _Reply(BaseModel):
 
 
 def answer_schema(count: int, indexed: bool) -> dict[str, Any]:
-    """JSON schema of an answer about `count` programs; `indexed`: index and number of the entries are in the
-    grammar."""
+    """JSON schema of an answer about `count` programs; `indexed`: their index and number are in the grammar."""
     if not indexed:  # what every server's strict mode takes; the same for all counts, so that prefixes stay cached
         return object_schema(programs={"type": "array", "items": _entry({"type": "integer"}, {"type": "integer"}, {})})
     cluster = {"type": "integer", "enum": list(range(count + 1))}
