@@ -29,12 +29,14 @@ class Case:
     @cached_property
     def message(self) -> bytes:
         """The message for the candidate, without the expected value."""
-        return plain_data.pack((self.args, dict(self.kwargs), None if self.budget is None else dict(self.budget), None))
+        return plain_data.pack(
+            (self.args, dict(self.kwargs), None if self.budget is None else dict(self.budget), False)
+        )
 
     @cached_property
     def unlimited(self) -> bytes:
         """The same without budget, for calibration."""
-        return plain_data.pack((self.args, dict(self.kwargs), None, None))
+        return plain_data.pack((self.args, dict(self.kwargs), None, False))
 
     @cached_property
     def expected_message(self) -> bytes | None:

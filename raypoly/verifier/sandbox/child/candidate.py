@@ -1,8 +1,7 @@
 """Run one program: load its code once, then make each test's call. The parent compares results.
 
-Messages in: the code, then each test when the last is answered, `(args, kwargs, budget, target)`: a program knows no
-input while another test's clock runs. `target`: which function a check calls, 0 for the entry point, else a result of
-its calls; None for a plain test. Messages out, each behind the nonce: `("ready",)` or why it can't be loaded;
+Messages in: the code, then each test when the last is answered, `(args, kwargs, budget, want_args)`: a program knows no
+input while another test's clock runs. Messages out, each behind the nonce: `("ready",)` or why it can't be loaded;
 for each test `("ok", result, args, counts)`, `("raised", kind, text, builtin kind)` or `("memory",)`; or last words
 about a budget or tampering.
 """
@@ -10,8 +9,7 @@ about a budget or tampering.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 
 from raypoly.verifier.sandbox.child import budget, frames, guard, object_values, plain_data
@@ -19,7 +17,6 @@ from raypoly.verifier.sandbox.child import budget, frames, guard, object_values,
 Report = Callable[..., None]
 OPERATIONS = "<operations>"
 """Entry point of a problem whose tests are lists of operations."""
-_FUNCTIONS = frozenset({FunctionType, MethodType, partial})
 _IMMUTABLE = frozenset({int, str, bool, float, type(None)})
 
 
@@ -53,33 +50,26 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: st
         _report_error(report, error)
         return
     report("ready")
-    functions = [function]
     while True:
-        _answer(report, functions, namespace, counters, frames.receive(channel))
+        _answer(report, function, namespace, counters, frames.receive(channel))
 
 
 def _answer(
-    report: Report, functions: list[Any], namespace: dict[str, Any], counters: budget.Counters | None, test: bytes
+    report: Report, function: Any, namespace: dict[str, Any], counters: budget.Counters | None, test: bytes
 ) -> None:
-    args, kwargs, limits, target = plain_data.unpack(test, object_values.maker(namespace))
+    args, kwargs, limits, want_args = plain_data.unpack(test, object_values.maker(namespace))
     if counters is not None:
         budget.begin(counters, limits, (args, kwargs))
     try:
-        result = functions[target or 0](*args, **kwargs)
+        result = function(*args, **kwargs)
         counts = None if counters is None else budget.counts(counters)
-        if target is None:
-            report("ok", result, None, counts)
-        else:
-            report("ok", *_seen_by_check(result, args, kwargs, functions), counts)
+        report("ok", *(_seen_by_check(result, args, kwargs) if want_args else (result, None)), counts)
     except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
         _report_error(report, error)
 
 
-def _seen_by_check(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], functions: list[Any]) -> tuple[Any, Any]:
-    # a check may call the result, or ask whether it is the very argument
-    if type(result) in _FUNCTIONS:
-        functions.append(result)
-        return plain_data.Typed("function", len(functions) - 1), (args, kwargs)
+def _seen_by_check(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    # a check may ask whether the result is the very argument
     place = next((place for place, given in enumerate((*args, *kwargs.values())) if given is result), None)
     if place is not None and type(result) not in _IMMUTABLE:
         result = plain_data.Typed("argument", place)

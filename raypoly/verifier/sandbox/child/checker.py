@@ -3,10 +3,9 @@
 `read_cases` turns a list of simple assertions into arguments and expected values, once a problem; the parent compares.
 A check is internet data, so both are done in a confined child.
 
-Any other check runs in a process of its own (`serve`). The stand-in sends `("call", assertions held, target, args,
-kwargs)`, of the entry point (0) or of a function that it returned, and gets `(result, (args, kwargs))`: the candidate's
-result, or which argument or function it is, and its arguments as it left them, which are written into the checker's own
-objects; `("raised", kind, text)`, a builtin exception which the check may
+Any other check runs in a process of its own (`serve`). The stand-in sends `("call", assertions held, args, kwargs)` and
+gets `(result, (args, kwargs))`: the candidate's result, or which argument it is, and its arguments as it left them,
+which are written into the checker's own objects; `("raised", kind, text)`, a builtin exception which the check may
 expect; or None where the candidate failed in another way, which fails the assertion. The last message is `("done",
 held, failures)`, or `("broken", text)` where the check can't be run. With `all_tests` a failed assertion is noted and
 the check goes on.
@@ -79,15 +78,10 @@ def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool,
     held = Held(all_tests)
 
     def candidate(*args: Any, **kwargs: Any) -> Any:
-        return call(0, args, kwargs)
-
-    def call(target: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         held.called = True
-        frames.send(channel, plain_data.encode(("call", held.count, target, args, kwargs), typed=True))
+        frames.send(channel, plain_data.encode(("call", held.count, args, kwargs), typed=True))
 
         def make(kind: str, content: Any) -> Any:
-            if kind == "function":
-                return lambda *args, **kwargs: call(content, args, kwargs)
             return (*args, *kwargs.values())[content] if kind == "argument" else anew(kind, content)
 
         try:

@@ -44,7 +44,6 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     "TreeNode": (list,),
     "builtin": (str,),
     "argument": (int,),
-    "function": (int,),
     "iterator": (str, list),
     "Enum": (str, str, object),
     "subclass": (str, object),
@@ -103,8 +102,6 @@ class Typed:
         """`ListNode([1, 2])`, `Fraction(1, 3)`; what a subclass's value holds; the name of a builtin."""
         if self.kind == "builtin":
             return str(self.content)
-        if self.kind == "function":
-            return "<function>"
         if self.kind == "iterator":
             return f"<{self.content[0]} of {text_of(self.content[1])}>"
         if self.kind == "Enum":

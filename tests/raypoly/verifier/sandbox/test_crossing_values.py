@@ -216,10 +216,7 @@ NODE = "class ListNode:\n def __init__(s, v): s.val = v\n "
         ("def f():\n while True: yield 1", "next(r) == 1", "passed"),
         ("def f():\n while True: yield 1", "sum(r) > 1", "wrong"),
         ("def f():\n a = 1\n while True:\n  yield a\n  a *= 3", "next(x for x in r if x > 9**99) == 3**199", "passed"),
-        # functions are called where they are
-        ("def f(): return f", "callable(r) and r()()() != r", "passed"),
-        ("def f(): return lambda a, b=1: a + b", "r(2) == 3 and r(2, b=5) == 7 and r([1], [2]) == [1, 2]", "passed"),
-        ("def f(): return lambda: __import__('os')._exit(3)", "r() == 3", "error"),
+        ("def f(): return f", "callable(r)", "wrong"),
         ("from decimal import Decimal\ndef f(): return Decimal('sNaN')", "r is not None", "wrong"),
         ("def f(): return [*range(10**12)]", "len(r) == 10**12", "memory"),
     ],
@@ -258,6 +255,6 @@ def test_no_content_that_lies_breaks_its_problem(sandbox: Sandbox, content: str)
         "import sys\ndef f(x):\n m = sys._getframe(1).f_globals['plain_data']\n nest = 1\n"
         " for _ in range(190): nest = m.Typed('zzz', nest)\n"
     )
-    for kind in (*KINDS.split(), "argument", "function", "zzz"):
+    for kind in (*KINDS.split(), "argument", "zzz"):
         for problem in (checked("r = candidate(3)", "assert r == 1"), calls(([3], 1))):
             assert not sandbox.score(problem, f"{code} return m.Typed({kind!r}, {content})").passed
