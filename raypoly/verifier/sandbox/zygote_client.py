@@ -32,8 +32,7 @@ _SCRIPT = Path(__file__).parent / "child" / "zygote.py"
 FOLDER = "raypoly-sandbox-"
 # age from which a killed owner's folder is removed
 _SWEPT_SECONDS = 60.0
-# where they are installed
-PACKAGES = ("numpy", "sortedcontainers", "scipy", "networkx", "sympy", "mpmath")
+PACKAGES = ("numpy", "sortedcontainers")
 _START_SECONDS = 60.0
 _PRELUDE_SECONDS = 20.0
 _SIGNALS = {number.value: number.name for number in signal.Signals}

@@ -36,6 +36,8 @@ DECIDED_OTHERWISE = {
     "T087-answer-complex": "an answer is compared as Python compares: 1 + 0j is 1",
     "U003-type-statement": "syntax of Python 3.12",
     "U016-asserts-typing": "a name of Python 3.12",
+    "U007-scipy": "a library that is not offered",
+    "U008-networkx": "a library that is not offered, as case 03 says",
     "U090-returns-function": "a check can't call back into the candidate",
     "U092-object-arg": "a check can't hand over an object whose methods would run in it",
     "V002-sysinfo-load": "the machine's load is a side channel, which is not promised away",
