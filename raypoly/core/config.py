@@ -560,7 +560,8 @@ class TrainConfig(Section):
 
 
 class StagesConfig(Section):
-    """What is found out about a group between its rollouts and its advantages. `stages.NAME.KEY`: of stage NAME."""
+    """What is found out about a group between its rollouts and its advantages. `stages.NAME.KEY` is a key of the stage
+    NAME."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, dict[str, Any]]

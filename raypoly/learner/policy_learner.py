@@ -233,7 +233,8 @@ class PolicyLearner:
         return out
 
     def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
-        """Log-probabilities of each response after each prompt, [P, T], at the training temperature; rank 0's."""
+        """Log-probabilities of each response after each prompt, [P, T], at the training temperature. Ranks other
+        than 0 return ()."""
 
         def forward(rows: Sequence[TrainingRow]) -> Float32:
             with torch.no_grad():

@@ -66,7 +66,11 @@ def _checked(name: str, function: Callable[..., Any]) -> Reward:
 
 
 def _of_verl(name: str, compute_score: Callable[..., Any]) -> Reward:
-    """One with verl's signature; it gives a number, or a dict whose "score" is one; it runs in the driver."""
+    """A reward function of one with verl's signature.
+
+    That is called with `data_source`, `solution_str` (the response without special tokens), `ground_truth` and
+    `extra_info`; it gives a number, or a dict whose "score" is one. It runs in the driver's process, without a sandbox.
+    """
 
     def reward(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
         truth = compute_score_args(problem)
@@ -94,7 +98,10 @@ def _noted(name: str, problem: Problem) -> Iterator[None]:
 
 
 def _number(name: str, problem: Problem, score: Any, result: Any, may_be: str = "") -> float:
-    """A result's score. Raises `RaypolyError` where it is no finite number: what is unknown is no reward."""
+    """The `score` in a result as a reward; `may_be`: what a result may be beside a number.
+
+    Raises `RaypolyError` where it is no finite number: what is unknown is no reward.
+    """
     if isinstance(score, Real | np.bool_) and math.isfinite(score):
         return float(score)
     raise RaypolyError(

@@ -42,7 +42,8 @@ class JudgeOutagePause:
         self._pauses: list[dict[str, Any]] = []
 
     async def ask(self, stage: str, question: Callable[[], Awaitable[T]], probe: Callable[[], Awaitable[None]]) -> T:
-        """A stage's answer, after any pause, which calls `probe` until it is not `Away`. Raises `PausedTooLong`."""
+        """The answer to a stage's question, after any pause, which calls `probe` until it raises no `Away`. Raises
+        `PausedTooLong`."""
         while True:
             await self._open.wait()
             try:

@@ -33,7 +33,8 @@ class Services:
     """Models that stages ask, by stage."""
 
     async def start(self, around: Around, judging: bool, scoring: bool, sleeps: bool) -> None:
-        """Start the actors. `sleeps`: engine and learner share a device. Stages' models come before the engine."""
+        """Start the actors. `sleeps`: engine and learner share a device. Models of stages come first: engines measure
+        the free memory."""
         for stage, model in self.models.items():
             await around(f"{stage}, started", model.start())
         judge = [around("judge, started", self.judge.start())] if judging else []

@@ -28,7 +28,8 @@ def card_values(
     decisions: Decisions,
     splits: Mapping[str, Sequence[Candidate]],
 ) -> dict[str, Any]:
-    """A function of problems and config, without machine or time. `splits`: the filled ones, train first."""
+    """A function of problems and config, without machine or time. `splits`: those that are not empty, in the order
+    train, validation, test."""
     kept = [it for part in splits.values() for it in part]
     days = [it.facts.date for it in kept if it.facts.date]
     return {

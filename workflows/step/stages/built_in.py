@@ -87,7 +87,8 @@ async def signatures(services: Services, group: Group, problem: Problem) -> Sequ
 
 
 class JudgeStage(_BuiltIn):
-    """`Labels` of the judge: which of a group's programs share an algorithmic strategy; else `unjudged`."""
+    """`Labels` of the judge: which of a group's programs share an algorithmic strategy. A group that it can't label is
+    `unjudged`."""
 
     name = "judge"
 
