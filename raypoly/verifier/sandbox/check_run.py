@@ -15,7 +15,7 @@ from raypoly.verifier.sandbox.zygote_client import ChildExit, Forker, stop_of_ex
 
 # most bytes of answers that are read, beside the arguments that they repeat: reading takes many times the memory
 _READ_BYTES = 4 << 20
-_SHAPES: dict[Any, tuple[type, ...]] = {"call": (int, tuple, dict), "done": (int, list), "broken": (str,)}
+_SHAPES: dict[Any, tuple[type, ...]] = {"call": (int, int, tuple, dict), "done": (int, list), "broken": (str,)}
 
 _CALLABLE = frozenset(("function", "builtin_function_or_method", "method_descriptor", "partial", "type"))
 
@@ -53,8 +53,8 @@ class CheckRun:
         checker.send(plain_data.pack(("checker", self._problem.tests.source, all_tests, self._problem.entry_point)))
         try:
             while (message := _message_of(checker))[0] == "call":
-                _, outcome.passed, args, kwargs = message
-                answer = self._answer(args, kwargs, all_tests)
+                _, outcome.passed, number, args, kwargs = message
+                answer = self._answer(number, args, kwargs, all_tests)
                 if answer is None and not all_tests:
                     return
                 checker.send(answer or plain_data.pack(None))
@@ -88,20 +88,21 @@ class CheckRun:
             raise
         return program
 
-    def _answer(self, args: tuple[Any, ...], kwargs: dict[str, Any], all_tests: bool) -> bytes | None:
+    def _answer(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], all_tests: bool) -> bytes | None:
         """The candidate's result and its arguments after the call, or what it raised, packed for the check to judge;
-        None after another failure, which is recorded.
+        None after another failure, which is recorded. `number`: of a function that it returned, else below 0.
         """
         what = plain_data.first_opaque((args, kwargs))
         if what is not None and (not self._calls or what.what in _CALLABLE):  # else a result may have made it
             raise unsendable(self._problem, what)
         self._calls += 1
-        self._call = call_text(self._problem.entry_point.rpartition(".")[2], args, kwargs)
+        name = self._problem.entry_point.rpartition(".")[2] if number < 0 else "the function that it returned"
+        self._call = call_text(name, args, kwargs)
         self._got = ""
         try:
             program = self._program = self._program or self._start_program()
             before = program.spent()
-            sent = plain_data.pack((args, kwargs, None, True))
+            sent = plain_data.pack((args, kwargs, None, number))
             program.send(sent)
             message = program.message()
             self._read += len(message) - len(sent)

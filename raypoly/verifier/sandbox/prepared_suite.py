@@ -30,13 +30,13 @@ class Case:
     def message(self) -> bytes:
         """The message for the candidate, without the expected value."""
         return plain_data.pack(
-            (self.args, dict(self.kwargs), None if self.budget is None else dict(self.budget), False)
+            (self.args, dict(self.kwargs), None if self.budget is None else dict(self.budget), None)
         )
 
     @cached_property
     def unlimited(self) -> bytes:
         """The same without budget, for calibration."""
-        return plain_data.pack((self.args, dict(self.kwargs), None, False))
+        return plain_data.pack((self.args, dict(self.kwargs), None, None))
 
     @cached_property
     def expected_message(self) -> bytes | None:

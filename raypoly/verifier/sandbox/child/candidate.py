@@ -1,7 +1,8 @@
 """Run one program: load its code once, then make each test's call. The parent compares results.
 
-Messages in: the code, then each test when the last is answered, `(args, kwargs, budget, want_args)`: a program knows no
-input while another test's clock runs. Messages out, each behind the nonce: `("ready",)` or why it can't be loaded;
+Messages in: the code, then each test when the last is answered, `(args, kwargs, budget, number)`: a program knows no
+input while another test's clock runs. `number`: of a returned function that a check calls, or -1; None where no check
+asks. Messages out, each behind the nonce: `("ready",)` or why it can't be loaded;
 for each test `("ok", result, args, counts)`, `("raised", kind, text, builtin kind)` or `("memory",)`; or last words
 about a budget or tampering.
 """
@@ -9,7 +10,8 @@ about a budget or tampering.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
+from functools import lru_cache, partial
+from types import FunctionType, MethodType
 from typing import Any
 
 from raypoly.verifier.sandbox.child import budget, frames, guard, object_values, plain_data
@@ -18,15 +20,54 @@ Report = Callable[..., None]
 OPERATIONS = "<operations>"
 """Entry point of a problem whose tests are lists of operations."""
 _IMMUTABLE = frozenset({int, str, bool, float, type(None)})
+_FUNCTIONS = frozenset(map(id, (FunctionType, MethodType, partial, type(lru_cache(len)))))
+
+
+class _Kept:
+    """By number: functions that a check may call, and stand-ins for objects of the check."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.functions: list[Any] = []
+        self._objects: dict[int, Any] = {}
+        self._numbers: dict[int, int] = {}
+        self._classes: dict[str, type] = {}
+        self.sent = set[int]()
+        self._namespace, self._make = namespace, object_values.maker(namespace)
+
+    def keep(self, value: Any) -> tuple[str, Any] | None:
+        if (number := self._numbers.get(id(value))) is not None:
+            # once a message: an object may hold itself
+            attributes = {} if number in self.sent else dict(object.__getattribute__(value, "__dict__"))
+            self.sent.add(number)
+            return "object", (number, object_values.name_of(type(value)), attributes)
+        if id(type(value)) not in _FUNCTIONS:
+            return None
+        self.functions.append(value)
+        return "function", len(self.functions) - 1
+
+    def make(self, kind: str, content: Any) -> Any:
+        if kind == "function":
+            return self.functions[content]
+        if kind != "object":
+            return self._make(kind, content)
+        number, name, attributes = content
+        if number not in self._objects:
+            own = self._namespace.get(name)
+            made: Any = object.__new__(
+                own if isinstance(own, type) else self._classes.setdefault(name, type(name, (), {}))
+            )
+            self._objects[number], self._numbers[id(made)] = made, number
+        vars(self._objects[number]).update(attributes)
+        return self._objects[number]
 
 
 def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: str, counted: bool) -> None:
     """`counted`: some test has a budget."""
 
     def report(*message: object) -> None:
-        frames.send(channel, nonce + _encoded(message))
+        frames.send(channel, nonce + _encoded(message, kept))
 
-    counters = None
+    counters, kept = None, _Kept(namespace)
     code = frames.receive(channel).decode("utf-8", "surrogatepass")
     try:
         compiled = budget.compiled(code) if counted else compile(code, budget.FILE, "exec", dont_inherit=True)
@@ -51,19 +92,17 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: st
         return
     report("ready")
     while True:
-        _answer(report, function, namespace, counters, frames.receive(channel))
+        _answer(report, function, kept, counters, frames.receive(channel))
 
 
-def _answer(
-    report: Report, function: Any, namespace: dict[str, Any], counters: budget.Counters | None, test: bytes
-) -> None:
-    args, kwargs, limits, want_args = plain_data.unpack(test, object_values.maker(namespace))
+def _answer(report: Report, function: Any, kept: _Kept, counters: budget.Counters | None, test: bytes) -> None:
+    args, kwargs, limits, number = plain_data.unpack(test, kept.make)
     if counters is not None:
         budget.begin(counters, limits, (args, kwargs))
     try:
-        result = function(*args, **kwargs)
+        result = (function if number is None or number < 0 else kept.functions[number])(*args, **kwargs)
         counts = None if counters is None else budget.counts(counters)
-        report("ok", *(_seen_by_check(result, args, kwargs) if want_args else (result, None)), counts)
+        report("ok", *((result, None) if number is None else _seen_by_check(result, args, kwargs)), counts)
     except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
         _report_error(report, error)
 
@@ -126,11 +165,12 @@ def _operations_player(namespace: dict[str, Any]) -> Callable[[list[str], list[l
     return play
 
 
-def _encoded(message: tuple[object, ...]) -> bytes:
+def _encoded(message: tuple[object, ...], kept: _Kept) -> bytes:
     # a check, which sees the arguments too, may ask for more than what is equal
     typed = message[0] == "ok" and message[2] is not None
+    kept.sent.clear()
     try:
-        return plain_data.encode(message, typed=typed)
+        return plain_data.encode(message, typed=typed and kept.keep)
     except plain_data.TooLarge as error:
         return plain_data.encode(("ok", plain_data.Opaque(f"a value of {error}"), None, None))
 

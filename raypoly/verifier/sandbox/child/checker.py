@@ -3,10 +3,11 @@
 `read_cases` turns a list of simple assertions into arguments and expected values, once a problem; the parent compares.
 A check is internet data, so both are done in a confined child.
 
-Any other check runs in a process of its own (`serve`). The stand-in sends `("call", assertions held, args, kwargs)` and
-gets `(result, (args, kwargs))`: the candidate's result, or which argument it is, and its arguments as it left them,
-which are written into the checker's own objects; `("raised", kind, text)`, a builtin exception which the check may
-expect; or None where the candidate failed in another way, which fails the assertion. The last message is `("done",
+Any other check runs in a process of its own (`serve`). The stand-in sends `("call", assertions held, number, args,
+kwargs)` and gets `(result, (args, kwargs))`: the candidate's result, or which argument it is, and its arguments as it
+left them, which are written into the checker's own objects; `("raised", kind, text)`, a builtin exception which the
+check may expect; or None where the candidate failed in another way, which fails the assertion. `number` is that of a
+function which the candidate returned, or -1. The last message is `("done",
 held, failures)`, or `("broken", text)` where the check can't be run. With `all_tests` a failed assertion is noted and
 the check goes on.
 
@@ -42,6 +43,8 @@ _WORDS = ("eval", "exec", "compile", "__import__", "import_module", "load", "Unp
 _RUNS = frozenset({"exec", "function.__new__", "object.__setattr__", "pickle.find_class"})
 # they write the code themselves, of names that they have checked
 _MAKERS = frozenset({collections.namedtuple.__code__, vars(dataclasses)["_create_fn"].__code__})
+# methods that a program does not miss
+_SHOWN = frozenset({"__init__", "__repr__", "__str__"})
 # prelude helpers that compare nodes by value, and the class of these
 _NODE_HELPERS = {"is_same_list": "ListNode", "is_same_tree": "TreeNode"}
 
@@ -71,24 +74,32 @@ class Held:
         return self.all_tests
 
 
-def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool, name: str) -> None:
-    """Execute the check in the prelude's `namespace`. By `name`, the entry point, it may call the candidate too."""
-    sys.setrecursionlimit(20_000)  # helpers such as is_same_list recurse a frame a node
-    anew = object_values.maker(namespace, plain_data.Opaque)
-    held = Held(all_tests)
+class _Program:
+    """The candidate, away in its process; what it keeps there and the check keeps here has numbers."""
 
-    def candidate(*args: Any, **kwargs: Any) -> Any:
-        held.called = True
-        frames.send(channel, plain_data.encode(("call", held.count, args, kwargs), typed=True))
+    def __init__(self, channel: int, namespace: dict[str, Any], held: Held) -> None:
+        self._channel, self._held = channel, held
+        self._given = frozenset(namespace)
+        self._anew = object_values.maker(namespace, plain_data.Opaque)
+        self._functions: dict[int, tuple[int, Any]] = {}
+        self._numbers: dict[int, int] = {}
+        self._objects: list[Any] = []
+        self._sent = set[int]()
+
+    def call(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._held.called = True
+        self._sent.clear()
+        message = ("call", self._held.count, number, args, kwargs)
+        frames.send(self._channel, plain_data.encode(message, typed=self._keep))
 
         def make(kind: str, content: Any) -> Any:
-            return (*args, *kwargs.values())[content] if kind == "argument" else anew(kind, content)
+            return (*args, *kwargs.values())[content] if kind == "argument" else self._make(kind, content)
 
         try:
-            answer = plain_data.unpack(frames.receive(channel), make)
+            answer = plain_data.unpack(frames.receive(self._channel), make)
         except Exception as error:  # noqa: BLE001 - not of the kind that the program says: the check may not see it
             failure = f"{type(error).__name__}: {error}"[:200]
-            frames.send(channel, plain_data.encode(("done", held.count, [*held.failures, failure])))
+            frames.send(self._channel, plain_data.encode(("done", self._held.count, [*self._held.failures, failure])))
             _exit(0)
         if answer is None:
             raise CandidateFailed
@@ -101,6 +112,49 @@ def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool,
         for name, after in kwargs_after.items():
             write_back(kwargs[name], after)
         return result
+
+    def _keep(self, value: Any) -> tuple[str, Any] | None:
+        if id(value) in self._functions:
+            return "function", self._functions[id(value)][0]
+        if not _is_bare(type(value), self._given) or not hasattr(value, "__dict__"):
+            return None
+        number = self._numbers.setdefault(id(value), len(self._objects))
+        if number == len(self._objects):
+            self._objects.append(value)
+        # once a message: an object may hold itself
+        attributes = {} if number in self._sent else dict(vars(value))
+        self._sent.add(number)
+        return "object", (number, type(value).__name__, attributes)
+
+    def _make(self, kind: str, content: Any) -> Any:
+        if kind == "function":
+
+            def function(*args: Any, **kwargs: Any) -> Any:
+                return self.call(content, args, kwargs)
+
+            self._functions[id(function)] = content, function
+            return function
+        if kind == "object":
+            vars(self._objects[content[0]]).update(content[2])
+            return self._objects[content[0]]
+        return self._anew(kind, content)
+
+
+def _is_bare(kind: type, given: frozenset[str]) -> bool:
+    # whether a program needs no method of the class, or has them from the prelude
+    own = {name for name, value in vars(kind).items() if callable(value) or isinstance(value, property)}
+    from_check = kind.__module__ == object_values.CANDIDATE and kind.__mro__ == (kind, object)
+    return from_check and (kind.__name__ in given or own <= _SHOWN)
+
+
+def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool, name: str) -> None:
+    """Execute the check in the prelude's `namespace`. By `name`, the entry point, it may call the candidate too."""
+    sys.setrecursionlimit(20_000)  # helpers such as is_same_list recurse a frame a node
+    held = Held(all_tests)
+    program = _Program(channel, namespace, held)
+
+    def candidate(*args: Any, **kwargs: Any) -> Any:
+        return program.call(-1, args, kwargs)
 
     def broken(why: str) -> NoReturn:
         frames.send(channel, plain_data.encode(("broken", why[:200])))

@@ -38,12 +38,16 @@ _FLOAT = Struct(">d")
 _COMPLEX = Struct(">dd")
 _SMALL = 1 << 32
 _BY_CONTENT = frozenset({"subclass", "namedtuple", "numpy"})
+Keep = Callable[[Any], tuple[str, Any] | None]
+"""What stands for a value that stays in its process: a function's number, or an object's, its class and attributes."""
 # of what is shown by its parts, or made by the receiver: the types of its content
 _SHAPES: dict[str, tuple[type, ...]] = {
     "ListNode": (list,),
     "TreeNode": (list,),
     "builtin": (str,),
     "argument": (int,),
+    "function": (int,),
+    "object": (int, str, dict),
     "iterator": (str, list),
     "Enum": (str, str, object),
     "subclass": (str, object),
@@ -108,11 +112,13 @@ class Typed:
             return f"<{self.content[0]}.{self.content[1]}>"
         if self.kind in _BY_CONTENT:
             return text_of(self.content[-1])
+        if self.kind == "object":
+            return f"{self.content[1]}({text_of(self.content[2])})"
         text = text_of(self.content)
         return f"{self.kind}{text}" if type(self.content) is tuple else f"{self.kind}({text})"
 
 
-def encode(value: object, limit: int = MAX_BYTES, typed: bool = False) -> bytes:
+def encode(value: object, limit: int = MAX_BYTES, typed: bool | Keep = False) -> bytes:
     """`typed`: with what a value has beyond that of its base. Raises `TooLarge` beyond `limit` bytes."""
     out = bytearray()
     _put(out, value, _MAX_DEPTH, limit, typed)
@@ -176,7 +182,7 @@ def unpack(data: bytes, make: Maker = comparable) -> Any:
     return marshal.loads(memoryview(data)[1:]) if data[:1] == b"M" else decode(data[1:], make)
 
 
-def _put(out: bytearray, value: Any, depth: int, limit: int, typed: bool) -> None:
+def _put(out: bytearray, value: Any, depth: int, limit: int, typed: bool | Keep) -> None:
     kind = type(value)
     if type(kind) is not type:  # a class of classes may answer for its class: it is not asked
         return _put_unknown(out, value, depth, limit, typed)
@@ -213,7 +219,7 @@ def _put(out: bytearray, value: Any, depth: int, limit: int, typed: bool) -> Non
         raise TooLarge(f"more than {limit} bytes")
 
 
-def _put_unknown(out: bytearray, value: Any, depth: int, limit: int, typed: bool) -> None:
+def _put_unknown(out: bytearray, value: Any, depth: int, limit: int, typed: bool | Keep) -> None:
     name = object_values.name_of(type(value))
     if (builtin := object_values.BUILTIN_NAMES.get(id(value))) is not None:
         _put_typed(out, "builtin", builtin, depth, limit, typed)
@@ -225,7 +231,9 @@ def _put_unknown(out: bytearray, value: Any, depth: int, limit: int, typed: bool
     elif object_values.is_iterator(value):
         endless, items = _items(value, limit)
         _put_typed(out, "iterator", (endless + name, items), depth, limit, typed)
-    elif depth and (found := object_values.held(value, typed)) is not None:
+    elif callable(typed) and (kept := typed(value)) is not None:
+        _put_typed(out, *kept, depth, limit, typed)
+    elif depth and (found := object_values.held(value, bool(typed))) is not None:
         if found[0]:
             _put_typed(out, *found, depth, limit, typed)
         else:
@@ -234,7 +242,7 @@ def _put_unknown(out: bytearray, value: Any, depth: int, limit: int, typed: bool
         _put_opaque(out, name, limit)
 
 
-def _put_typed(out: bytearray, kind: str, content: Any, depth: int, limit: int, typed: bool) -> None:
+def _put_typed(out: bytearray, kind: str, content: Any, depth: int, limit: int, typed: bool | Keep) -> None:
     out += b"x"
     _put_sequence(out, (kind, content), depth, limit, typed)
 
@@ -271,7 +279,7 @@ def _put_bytes(out: bytearray, tag: bytes, data: bytes, limit: int) -> None:
     out += tag + _LENGTH.pack(len(data)) + data
 
 
-def _put_sequence(out: bytearray, value: Any, depth: int, limit: int, typed: bool) -> None:
+def _put_sequence(out: bytearray, value: Any, depth: int, limit: int, typed: bool | Keep) -> None:
     if depth == 0:
         raise TooLarge("nested too deeply")
     if len(out) + len(value) > limit:

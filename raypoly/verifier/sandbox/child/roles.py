@@ -21,6 +21,7 @@ from raypoly.verifier.sandbox.child import (
     checker,
     frames,
     holdings,
+    object_values,
     plain_data,
     probes,
     script,
@@ -32,8 +33,8 @@ class Prelude:
     """A prelude that has run, once for all children of its template."""
 
     def __init__(self, source: str) -> None:
-        module = ModuleType("__candidate__")
-        sys.modules["__candidate__"] = sys.modules["__main__"] = module
+        module = ModuleType(object_values.CANDIDATE)
+        sys.modules[object_values.CANDIDATE] = sys.modules["__main__"] = module
         self.namespace = vars(module)
         self.namespace["__builtins__"] = sys.modules["builtins"]
         self.namespace["__file__"] = f"{os.environ.get('TMPDIR', '')}/{_FILE}"

@@ -38,8 +38,6 @@ DECIDED_OTHERWISE = {
     "U016-asserts-typing": "a name of Python 3.12",
     "U007-scipy": "a library that is not offered",
     "U008-networkx": "a library that is not offered, as case 03 says",
-    "U090-returns-function": "a check can't call back into the candidate",
-    "U092-object-arg": "a check can't hand over an object whose methods would run in it",
     "V002-sysinfo-load": "the machine's load is a side channel, which is not promised away",
     "V012-fnotify-sigio": "signals of its own files reach itself alone",
     "V013-lease": "a lease on a file of its own holds up nobody",

@@ -216,7 +216,7 @@ NODE = "class ListNode:\n def __init__(s, v): s.val = v\n "
         ("def f():\n while True: yield 1", "next(r) == 1", "passed"),
         ("def f():\n while True: yield 1", "sum(r) > 1", "wrong"),
         ("def f():\n a = 1\n while True:\n  yield a\n  a *= 3", "next(x for x in r if x > 9**99) == 3**199", "passed"),
-        ("def f(): return f", "callable(r)", "wrong"),
+        ("def f(): return f", "callable(r)", "passed"),
         ("from decimal import Decimal\ndef f(): return Decimal('sNaN')", "r is not None", "wrong"),
         ("def f(): return [*range(10**12)]", "len(r) == 10**12", "memory"),
     ],

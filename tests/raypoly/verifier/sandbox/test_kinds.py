@@ -279,6 +279,8 @@ def test_every_exception_crosses_with_its_text_and_a_strange_one_as_its_base(san
     assert sandbox.score(check(source), strange).status == "error"
 
 
+COUNTER = "s = [a]\n def add(b): s.append(b)\n return add, lambda: sum(s)"
+SAME = "return f if a is None else a is f"
 PICK = "def f(kind, values): return [kind(value) for value in values]"
 
 
@@ -309,16 +311,43 @@ def test_builtins_are_handed_over_by_name_and_what_can_not_be_is_the_problems_fa
 
 
 @pytest.mark.parametrize("returned", ["len", "eval", "int", "lambda: 0", "print", "type('T', (), {})", "[].append"])
-def test_no_program_hands_a_check_what_can_be_called_nor_breaks_it_by_what_it_returns(
+def test_no_program_hands_a_check_what_runs_there_nor_breaks_it_by_what_it_returns(
     sandbox: Sandbox, returned: str
 ) -> None:
-    source = "def check(candidate):\n got = candidate([0])\n assert not callable(got)\n assert candidate([got]) != 1\n"
+    source = (
+        "def check(candidate):\n got = candidate([0])\n"
+        " assert not callable(got) or got() == 0\n assert candidate([got]) != 1\n"
+    )
     verdict = sandbox.score(check(source), f"def f(x):\n x[:] = [{returned}]\n return {returned}")
     assert verdict.passed, verdict
     made = "from pathlib import Path\ndef check(candidate):\n a = Path(str(candidate([0])))\n candidate([a])\n"
     assert sandbox.score(check(made), f"def f(x): return {returned}").status != "infra"
     simple = check("def check(candidate):\n assert candidate(0) == 1\n")
     assert sandbox.score(simple, f"def f(x): return {returned}").status == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("body", "right", "wrong"),
+    [
+        (
+            "assert candidate(1)(2)(3) == 6",
+            "return lambda b: lambda c: a + b + c",
+            "return lambda b: lambda c: a - b",
+        ),
+        ("add, total = candidate(1); add(4); assert total() == 5", COUNTER, COUNTER.replace("s.append(b)", "pass")),
+        ("g = candidate(None); assert candidate(g)", SAME, SAME.replace("a is f", "a is not f")),
+        ("assert sorted([3, 1, 2], key=candidate(0)) == [3, 2, 1]", "return lambda v: -v", "return lambda v: v"),
+        ("p = P(3); candidate(p); assert p.x == 4", "a.x += 1", "a.x -= 1"),
+        ("p, q = P(3), P(4); assert candidate([p, q]) is q", "return max(a, key=lambda p: p.x)", "return a[0]"),
+        ("p = P(3); p.x = [p]; assert candidate(p)", "return a.x[0] is a", "return a.x[0] is not a"),
+    ],
+)
+def test_functions_of_a_program_can_be_called_and_objects_of_a_check_are_themselves_again(
+    sandbox: Sandbox, body: str, right: str, wrong: str
+) -> None:
+    problem = check(f"class P:\n def __init__(self, x): self.x = x\ndef check(candidate):\n {body}\n")
+    assert sandbox.score(problem, f"def f(a):\n {right}").passed
+    assert sandbox.score(problem, f"def f(a):\n {wrong}").status == "wrong"
 
 
 def test_functions_write_out_numbers_of_fifty_thousand_digits(sandbox: Sandbox) -> None:
