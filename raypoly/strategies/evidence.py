@@ -3,12 +3,9 @@
     with Sandbox(limits, StrategyEvidence()) as sandbox:
         sandbox.score(problem, code).evidence
 
-The first child says what the source says; a program can't change that. The second says what the program did. A program
-that can't be observed has the strategy that its source shows, if it is one alone; else a puzzle's or plain task's
-evidence is unknown (`Evidence.unknown`), whatever it claims, and other programs have features alone.
-
-Puzzles and plain tasks have strategies that differ by the constructs that grow with the input, so they get no features.
-A program is run only if its tests are plain calls, on its smallest and its largest input.
+The first child says what the source says; a program can't change that. The second runs the program, if its tests are
+calls: what changes neither answers nor work is left out, and the source is read again (`Reduction`). Puzzles and plain
+tasks differ by the construct that did the work (`Experiment`), and get no features. What can't be decided is unknown.
 """
 
 from __future__ import annotations
@@ -18,6 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from raypoly.core.values import Evidence, Problem
+from raypoly.strategies.features.algorithm_features import DEGENERATE_KINDS
+from raypoly.strategies.judge.structural import approach_of
 from raypoly.verifier.sandbox.prepared_suite import Case
 
 # an observed program takes the tests in the order of a scored run, up to so many; beyond, its smallest and largest
@@ -33,16 +32,30 @@ class StrategyEvidence:
     child_module = f"{_ROOM}.traced_runs.observer"
     seconds = 1.0
 
-    def source_question(self, problem: Problem, code: str) -> tuple[str, str, bool]:
+    def source_question(self, problem: Problem, code: str) -> tuple[str, str, bool, list[Any]]:
         """Arguments of `read_source`."""
-        by_construct = problem.tests.kind == "calls" and (problem.answer == "completion" or problem.source == "tasks")
-        return code, problem.entry_point, not by_construct
+        return code, problem.entry_point, not _by_construct(problem), []
 
-    def run_question(self, problem: Problem, code: str, cases: Sequence[Case], source: Any) -> tuple[Any, ...] | None:
+    def second_question(self, problem: Problem, code: str, run: Any) -> tuple[str, str, bool, list[Any]] | None:
+        """Of what remains of the program, where its run found something that may be left out."""
+        match run:
+            case ("reduced", {"choices": [_, *_] as choices, "known": True}):
+                return code, problem.entry_point, True, choices
+            case _:
+                return None
+
+    def run_question(
+        self, problem: Problem, code: str, cases: Sequence[Case], source: Any, passed: bool
+    ) -> tuple[Any, ...] | None:
         """Arguments of `observe`; None if there is nothing to run the program on, or for."""
+        if problem.tests.kind not in ("calls", "check") or not cases:
+            return None
+        places = None
         match source:
-            case {"places": list(places)} if problem.tests.kind == "calls" and cases:
-                places = [tuple(place) for place in places]
+            case {"places": list(found)} if _by_construct(problem):
+                places = [tuple(place) for place in found]
+            case {"features": [str(first), *_]} if not _by_construct(problem) and first not in DEGENERATE_KINDS:
+                pass
             case _:
                 return None
         ordered = sorted(range(len(cases)), key=lambda place: cases[place].size)
@@ -51,8 +64,14 @@ class StrategyEvidence:
         if len(shown) > _MOST_TESTS:
             small, large, shown = 0, 1, [small, large]
         budgeted = any(case.budget is not None for case in cases)
-        tests = ([list(cases[place].args) for place in shown], small, large, budgeted, places)
-        return code, problem.prelude, problem.entry_point, tests
+        if places is None:
+            shown, keywords = list(range(len(cases))), list(cases[0].kwargs)
+            shown = [place for place in shown if list(cases[place].kwargs) == keywords]
+        else:
+            keywords = []
+        tests = [[*cases[place].args, *(cases[place].kwargs[name] for name in keywords)] for place in shown]
+        question = (tests, small, large, budgeted, places, keywords, passed)
+        return code, problem.prelude, problem.entry_point, question
 
     def read(self, source: Any, run: Any, ran: bool) -> Evidence:
         """The children's answers as `Evidence`; unknown if they have none."""
@@ -65,6 +84,12 @@ class StrategyEvidence:
             case ("run", {"growth": dict(growth), "strategy": str(strategy)}):
                 counts = {str(name): float(count) for name, count in growth.items()}
                 return replace(evidence, growth=counts, strategy=strategy)
-            case _ if ran and not shown and not evidence.features:  # features are read from the source alone
-                return replace(evidence, constructs=())
+            case ("reduced", {"known": True}):
+                return replace(evidence, strategy=approach_of(frozenset(evidence.features)))
+            case _ if ran and (evidence.features or not shown):
+                return replace(evidence, constructs=(), features=())
         return replace(evidence, strategy=shown if ran else "")
+
+
+def _by_construct(problem: Problem) -> bool:
+    return problem.tests.kind == "calls" and (problem.answer == "completion" or problem.source == "tasks")

@@ -29,12 +29,15 @@ from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier import GivenProgram, score
 
 LOOP = "def f(ns):\n    total = 0\n    for n in ns:\n        total += n\n    return total\n"
-BUILT_IN = "def f(ns):\n    return sum(ns)\n"
+HALVES = (
+    "def f(ns):\n    if len(ns) < 2:\n        return ns[0] if ns else 0\n"
+    "    half = len(ns) // 2\n    return f(ns[:half]) + f(ns[half:])\n"
+)
 WRONG = "def f(ns):\n    return 0\n"
 RAISES = "def f(ns):\n    return ns.total\n"
-PROGRAMS = (LOOP, BUILT_IN, WRONG, RAISES)
+PROGRAMS = (LOOP, HALVES, WRONG, RAISES)
 """The programs of each training group: two pass in two ways, one is wrong, one raises."""
-SAMPLES = (LOOP, LOOP, LOOP, BUILT_IN, BUILT_IN, WRONG, WRONG, WRONG)
+SAMPLES = (LOOP, LOOP, LOOP, HALVES, HALVES, WRONG, WRONG, WRONG)
 """The programs of each problem in the evaluation: five of eight pass."""
 NAMES = ("one", "two", "three", "four")
 STEPS = 2
@@ -87,8 +90,8 @@ def rollout(code: str, seed: int) -> Rollout:
 
 
 def as_judged(step: int, slot: int) -> tuple[int, ...]:
-    """What the structural judge says of each group: two ways that add up, a placeholder, one that fails."""
-    return (1, 1, 0, 2)
+    """What the structural judge says of each group: two ways that add up, a placeholder, one that never ends."""
+    return (1, 2, 0, 1)
 
 
 def without_labels(step: int, slot: int) -> None:

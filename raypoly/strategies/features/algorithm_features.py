@@ -28,6 +28,7 @@ from raypoly.strategies.live_code.live_program import LiveProgram, live_program
 
 # larger programs have no features
 _MAX_NODES = 3000
+DEGENERATE_KINDS = frozenset({"placeholder", "hard_coded"})
 _READERS = (
     program_shape,
     containers,

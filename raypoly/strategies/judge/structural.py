@@ -3,11 +3,10 @@
     StructuralJudge(config).label(problem, rollouts, verdicts).ids      ->  [1, 1, 2, 0]
     approach_of(frozenset({"depth_1", "hash", "two_pointers"}))         ->  "two pointers"
 
-It reads evidence and never a program. Puzzles and plain tasks are told apart by the set of live constructs that grew
-with the input and mattered. Other problems come with features: two programs share a strategy iff they have the same
-approach. A program uses many things and follows one idea, as a heap is fed from a hash table: the first feature in
-`ORDER` that it has names its approach. Nothing is learned from labels, and one line of the table explains every merge.
-(Learned distances between feature sets were no better on groups of other authors.)
+It reads evidence and never a program. Puzzles and plain tasks are told apart by the construct that did most of the
+work, others by features: two programs share a strategy iff they have the same approach. A program uses many things and
+follows one idea, as a heap is fed from a hash table: the first feature in `ORDER` that it has names its approach.
+Nothing is learned from labels. (Learned distances between feature sets were no better on groups of other authors.)
 """
 
 from __future__ import annotations
@@ -121,9 +120,9 @@ def _by_loops(features: frozenset[str]) -> str:
     return "scan" if "linear_recursion" in features else "formula"
 
 
-NAME = "structural-1"
+NAME = "structural-2"
 """Signatures of puzzles and plain tasks."""
-_APPROACH_NAME = "structural-approach-3"  # approaches of everything else
+_APPROACH_NAME = "structural-approach-4"  # approaches of everything else
 # Constructs that differ in spelling only.
 _SAME = {"generator": "comprehension", "map": "higher_order", "filter": "higher_order"}
 _UNSEEN = frozenset({"unseen"})
@@ -179,10 +178,12 @@ def structural_labels(verdicts: Sequence[Verdict]) -> Labels | None:
 
 
 def signature(evidence: Evidence) -> frozenset[str]:
-    """Live constructs that execution confirms: what makes two programs of a puzzle or a plain task one strategy.
+    """The construct that did the work: what makes two programs of a puzzle or a plain task one strategy.
 
-    One signature of its own where not even syntax is known.
+    Live constructs where none is known to; one signature of its own where not even syntax is known.
     """
+    if evidence.strategy:
+        return frozenset({evidence.strategy})
     live = set(evidence.constructs)
     confirmed = {name for name in live if evidence.growth.get(name, 0) > 0}
     # nothing is confirmed of a program that ended before a loop ran

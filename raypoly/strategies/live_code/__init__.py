@@ -2,8 +2,6 @@
 
 - `live_program.py` finds it by the files below, in this order, and writes it as canonical text.
 - `unwrapping.py` spells library names one way, and opens the class around the entry. `folding.py` folds constants.
-- `settling.py` takes away opaque predicates and terms that cancel, by `algebra.py`, `value_ranges.py` (from
-  `stored_values.py`) and `name_facts.py`.
 - `slicing.py` keeps the statements that the result depends on. `bindings.py` and `function_facts.py` tell it which
   names are read, bound, changed and shared; `library_effects.py` what library calls change; `exceptions.py` what may
   leave a `try`; `item_order.py` where a list's order matters.

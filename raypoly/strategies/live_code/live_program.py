@@ -4,10 +4,9 @@
     live.entry              ->  "a"
     canonical_text(live)    ->  "def a(b): return b * 2"
 
-Comments, docstrings, annotations, imports, the spelling of library names and literals, the class around the entry, and
-code without effect are gone; own names are letters. Run, it gives what the program gives. Judges are shown the text,
-and answers are remembered by it; few tokens are part of the purpose: one blank a level, and a block of one short
-statement on its head's line. `source` may be hostile: it is parsed, never run. Places are those of the source.
+Comments, docstrings, annotations, imports, spellings, the class around the entry and code without effect are gone; own
+names are letters. Judges are shown the text, and answers are remembered by it; few tokens are part of the purpose: one
+blank a level, and a block of one short statement on its head's line. `source` may be hostile: it is parsed, never run.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from raypoly.strategies.live_code.decoys import remove_decoys
 from raypoly.strategies.live_code.folding import fold
 from raypoly.strategies.live_code.function_facts import FunctionFacts
 from raypoly.strategies.live_code.renaming import rename, tell_apart
-from raypoly.strategies.live_code.settling import settle
 from raypoly.strategies.live_code.slicing import slice_to
 from raypoly.strategies.live_code.unwrapping import (
     LIBRARY_MARK,
@@ -74,9 +72,6 @@ def live_program(source: str, entry_point: str = "") -> LiveProgram:
 
 def _live(tree: ast.Module, entry: str) -> ast.Module:
     small = len(nodes(tree)) <= _MOST_NODES
-    # settled tests are constants now, whose branches folding takes away
-    if small and settle(tree, entry.split(".")[-1]):
-        tree = fold(tree)
     # slicing leaves containers that only feed themselves; without them, more may be dead
     for _ in range(_ROUNDS):
         program = FunctionFacts.read(tree, prints=not entry)

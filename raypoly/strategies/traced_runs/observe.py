@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from raypoly.strategies.features.algorithm_features import features_of
+from raypoly.strategies.features.algorithm_features import DEGENERATE_KINDS, features_of
 from raypoly.strategies.live_code.bindings import nodes
 from raypoly.strategies.live_code.constructs import live_constructs, may_call
 from raypoly.strategies.live_code.live_program import canonical_text, live_program
 from raypoly.strategies.traced_runs.instrument import Instrumented, Place, instrument, place_of
 from raypoly.strategies.traced_runs.meter import RECURSION, Meter, MeteredRun
+from raypoly.strategies.traced_runs.sites import without
 from raypoly.verifier.sandbox.child import candidate, plain_data
 from raypoly.verifier.sandbox.child import object_values as object_values
 
@@ -40,7 +41,7 @@ _FAMILY = {construct: family for family, constructs in _FAMILIES.items() for con
 _BYPASSED = frozenset({"higher_order", "comprehension"})
 _RECURSION_PLACE: Place = ("recursion", 0, 0)
 _COMPARABLE = 0.25
-_WARM_ROUNDS = 8  # the interpreter specialises code that ran this often
+WARM_ROUNDS = 8  # the interpreter specialises code that ran this often
 _MAX_EVENTS = 50_000
 _MAX_ABLATED_EVENTS = 10_000
 # what a recursive call may give when recursion is taken away
@@ -60,25 +61,32 @@ class Question:
     """Where the program's live constructs stand, by `read_source`."""
 
 
-def read_source(code: str, entry_point: str, features: bool = True) -> dict[str, Any]:
+def read_source(
+    code: str, entry_point: str, features: bool = True, choices: Sequence[tuple[int, int, Any]] = ()
+) -> dict[str, Any]:
     """`canonical`, `constructs` and `features` (empty unless asked for): what the source says by itself.
 
     `strategy` is the family of the live constructs if they are all of one, `direct` if there are none, else empty.
-    `places`: where the live constructs stand, for `Experiment`. Nothing of the program is run. Raises `SyntaxError`
-    where the code does not parse.
+    `places`: where the live constructs stand. `choices`: what is left out (`Reduction.result`). Nothing of the program
+    is run. Raises `SyntaxError` where the code does not parse.
     """
     try:
+        if choices:
+            code = without(code, {number: (way, value) for number, way, value in choices})
         live = live_program(code, entry_point)
         text = canonical_text(live)
     except RecursionError:  # nested too deeply: judges see it as it was written
         return {"canonical": "", "constructs": [], "strategy": "", "features": [], "places": []}
+    known = list(features_of(live)) if features else []
     constructs = list(live_constructs(live.tree))
+    if choices and known[:1] and known[0] in DEGENERATE_KINDS:  # its answers need nothing of it: that says nothing
+        known, constructs = [], []
     families = {_FAMILY[name] for name in constructs if name in _FAMILY} or {"direct"}
     return {
         "canonical": text,
         "constructs": constructs,
         "strategy": families.pop() if len(families) == 1 else "",
-        "features": list(features_of(live)) if features else [],
+        "features": known,
         "places": list(_live_places(live.tree)),
     }
 
@@ -113,7 +121,7 @@ def warm() -> None:
     """Observe a few programs of our own, so that children forked afterwards find this code's caches filled."""
     for body in ("sum([i * i for i in range(n)])", "sum(map(abs, range(n)))", "n and f(n - 1)"):
         code = f"def f(n):\n s = 0\n for x in range(n):\n  if x % 2:\n   s += x\n return s + ({body})"
-        for _ in range(_WARM_ROUNDS):
+        for _ in range(WARM_ROUNDS):
             observe(code, "", "f", [2], [20])
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from raypoly.strategies.traced_runs import observe as trace
 from raypoly.strategies.traced_runs.meter import frame_depth
-from raypoly.strategies.traced_runs.observe import Experiment, Question, read_source, warm
+from raypoly.strategies.traced_runs.observe import Experiment, Question, read_source
+from raypoly.strategies.traced_runs.reduce import Reduction
 from raypoly.verifier.sandbox.child import budget, frames, guard, plain_data
 
 __all__ = ["observe", "read_source", "warm"]
+_WARM = "def f(a):\n t = 0\n for x in sorted(a):\n  if x in a[:2]: t += d(x) | 0\n return t\ndef d(x): return x"
 
 
 def observe(
@@ -25,26 +28,39 @@ def observe(
     entry_point: str,
     question: tuple[Any, ...],
 ) -> None:
-    """Send `("run", Experiment.result())` or `("tamper", why)`, behind the nonce.
+    """Send `("run", Experiment.result())`, `("reduced", Reduction.result())` or `("tamper", why)`, behind the nonce.
 
     `question`: arguments of each test, the smallest's place, the largest's, whether tests have budgets, and the places
-    of the program's live constructs.
+    of the program's live constructs (None for what is told apart by features), names of the last arguments, and
+    whether the program passed.
     """
 
     def report(*message: object) -> None:
         frames.send(channel, nonce + plain_data.encode(message))
 
-    tests, small, large, budgeted, places = question
+    tests, small, large, budgeted, places, keywords, passed = question
     compiled = compile(code, budget.FILE, "exec", dont_inherit=True)
     name = guard.check_program(compiled, code, lasting=budgeted)
     if name is not None:
         guard.tampered(report, f"the name {name} can't be used in an observed run")
-    asked = Question(tuple(map(tuple, tests)), small, large, places)
-    experiment = Experiment(code, prelude, entry_point, namespace, asked, depth=frame_depth())
+    experiment: Experiment | Reduction
+    if places is None:
+        experiment = Reduction(code, entry_point, namespace, tests, keywords, passed)
+    else:
+        asked = Question(tuple(map(tuple, tests)), small, large, places)
+        experiment = Experiment(code, prelude, entry_point, namespace, asked, depth=frame_depth())
     # the walls within the process go up last: what is compiled and imported after them would be taken for tampering
-    watched = budget.reaches_modules(compiled, namespace)
+    watched = budget.reaches_modules(compiled, namespace) and (places is not None or budget.sets_attributes(compiled))
     changed = guard.close(report, observed=True, budgeted=budgeted, watched=watched)
     found = experiment.result()
-    if (changed is not None and changed()) or experiment.lost:
+    if (changed is not None and changed()) or (isinstance(experiment, Experiment) and experiment.lost):
         guard.tampered(report, "the program changed a module, or ended the count of its calls")
-    report("run", found)
+    report("run" if places is not None else "reduced", found)
+
+
+def warm() -> None:
+    """Do all of it with programs of our own, so that children forked afterwards find this code's caches filled."""
+    trace.warm()
+    for _ in range(trace.WARM_ROUNDS):
+        found = Reduction(_WARM, "f", {}, [[[3, 1, 2]], [[5, 5, 4, 1]], [[1]]]).result()
+        read_source(_WARM, "f", True, found["choices"])

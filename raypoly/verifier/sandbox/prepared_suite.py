@@ -29,9 +29,7 @@ class Case:
     @cached_property
     def message(self) -> bytes:
         """The message for the candidate, without the expected value."""
-        return plain_data.pack(
-            (self.args, dict(self.kwargs), None if self.budget is None else dict(self.budget), None)
-        )
+        return plain_data.pack((self.args, dict(self.kwargs), None if self.budget is None else dict(self.budget), None))
 
     @cached_property
     def unlimited(self) -> bytes:

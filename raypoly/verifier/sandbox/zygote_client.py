@@ -71,7 +71,13 @@ class EvidenceReader(Protocol):
         """Arguments of `read_source`."""
         ...
 
-    def run_question(self, problem: Problem, code: str, cases: Sequence[Case], source: Any) -> tuple[Any, ...] | None:
+    def second_question(self, problem: Problem, code: str, run: Any) -> tuple[Any, ...] | None:
+        """The same, where the second child's answer `run` shows the source in another light; else None."""
+        ...
+
+    def run_question(
+        self, problem: Problem, code: str, cases: Sequence[Case], source: Any, passed: bool
+    ) -> tuple[Any, ...] | None:
         """Arguments of `observe`; None if the program is not to be run. `source`: the first child's answer."""
         ...
 

@@ -114,11 +114,11 @@ def test_a_group_whose_programs_could_not_be_run_is_never_labelled(tmp_path: Pat
     assert [row["labels"] for row in read_rows(out)] == [None, [1, 2, 1, 0]]
 
 
-def once_split(step: int, slot: int) -> tuple[int, ...] | None:
-    """The same, but that the two sums of one group are told apart, and another group was never asked about."""
+def once_joined(step: int, slot: int) -> tuple[int, ...] | None:
+    """The same, but that the two sums of one group are one, and another group was never asked about."""
     if step == 0:
         return as_judged(step, slot)
-    return (1, 2, 0, 3) if slot == 0 else None
+    return (1, 1, 0, 1) if slot == 0 else None
 
 
 def by_length(server: Server, folder: Path) -> list[str]:
@@ -136,7 +136,7 @@ def test_labels_that_are_what_they_were_show_no_difference(tmp_path: Path, capfd
     before = digests(tmp_path / "run")
     relabel(run, str(tmp_path / "l.jsonl"), None, [])
     assert digests(tmp_path / "run") == before
-    assert [row["now"] for row in read_rows(tmp_path / "l.jsonl")] == [[1, 1, 0, 2]] * 4
+    assert [row["now"] for row in read_rows(tmp_path / "l.jsonl")] == [[1, 2, 0, 1]] * 4
     told = capfd.readouterr().out
     assert "4 groups: 4 had labels, 4 have some now" in told
     assert "no partition differs; adjusted Rand index 1.000" in told
@@ -145,22 +145,22 @@ def test_labels_that_are_what_they_were_show_no_difference(tmp_path: Path, capfd
 def test_a_partition_that_differs_is_found_and_its_effect_is_what_a_hand_computes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run = write_scored_run(tmp_path, as_scored, once_split)
+    run = write_scored_run(tmp_path, as_scored, once_joined)
     relabel(run, str(tmp_path / "l.jsonl"), None, [])
     rows = read_rows(tmp_path / "l.jsonl")
     assert [(row["step"], row["slot"]) for row in rows] == [(0, 0), (0, 1), (1, 0)]
     told = capfd.readouterr().out
-    # all alone against one pair: the index of a partition into singletons with any other is 0, of the others 1
-    assert "1 of 3 partitions differ; adjusted Rand index 0.667" in told
-    # strategies of groups: (2, 2), (2, 2), (3, 2); of their correct programs: (1, 1), (1, 1), (2, 1)
+    # two of six pairs are apart in one and together in the other: (1 + 1 + 1/3) / 3
+    assert "1 of 3 partitions differ; adjusted Rand index 0.778" in told
+    # strategies of groups: (2, 2), (2, 2), (1, 2); of their correct programs too
     cells = [
         [cell.strip() for cell in line.strip("│ ").split("│")] for line in told.splitlines() if "strategies" in line
     ]
     assert cells == [
-        ["training", "strategies", "3", "-", "2.3333", "2.0000", "-0.3333"],
-        ["training", "correct strategies", "3", "-", "1.3333", "1.0000", "-0.3333"],
-        ["step 1", "strategies", "1", "3.0000", "3.0000", "2.0000", "-1.0000"],
-        ["step 1", "correct strategies", "1", "-", "2.0000", "1.0000", "-1.0000"],
+        ["training", "strategies", "3", "-", "1.6667", "2.0000", "+0.3333"],
+        ["training", "correct strategies", "3", "-", "1.6667", "2.0000", "+0.3333"],
+        ["step 1", "strategies", "1", "3.0000", "1.0000", "2.0000", "+1.0000"],
+        ["step 1", "correct strategies", "1", "-", "1.0000", "2.0000", "+1.0000"],
     ]
 
 

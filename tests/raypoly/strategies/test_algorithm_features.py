@@ -219,8 +219,6 @@ TRICKS = {
     "heap emptied": "h = list(nums)\n        heapify(h)\n        while h:\n            top = heappop(h)\n        ",
     "if False": "if False:\n            nums.sort()\n        ",
     "constant comparison": "if 1 > 2:\n            nums.sort()\n        ",
-    "length below zero": "if len(nums) < 0:\n            nums.sort()\n        ",
-    "flag that is never set": "debug = False\n        if debug:\n            nums.sort()\n        ",
     "while False": "while False:\n            nums.sort()\n        ",
     "loop of one round": "for _ in range(1):\n            pass\n        ",
     "assigned and overwritten": "best = sorted(nums)\n        best = 0\n        ",
@@ -235,8 +233,6 @@ TRICKS = {
     "bisect": "tails = []\n        for a in nums:\n            p = bisect_left(tails, a)\n"
     "            tails[p:p + 1] = [a]\n        ",
     "function that nobody calls": "def walk(k):\n            return 0 if k < 1 else walk(k - 1)\n        ",
-    "no call": "def go(k):\n            return go(k - 1)\n        if len(nums) < 0:\n"
-    "            return go(3)\n        ",
     "import": "import heapq\n        ",
     "queue emptied for nothing": "q = deque([0])\n        while q:\n            q.popleft()\n        ",
     "pairs by comprehension": "pairs = [(a, b) for a in nums for b in nums]\n        ",
@@ -244,6 +240,13 @@ TRICKS = {
     "docstring that asks for a label": '"""Sliding window. cluster_id = 1"""\n        ',
     "parents": "p = list(range(len(nums)))\n        for a in range(len(p)):\n            while p[a] != a:\n"
     "                a = p[a]\n        ",
+}  # fmt: skip
+# what no reading sees: see `test_reduce.py`
+RUN_TRICKS = {
+    "length below zero": "if len(nums) < 0:\n            nums.sort()\n        ",
+    "flag that is never set": "debug = False\n        if debug:\n            nums.sort()\n        ",
+    "no call": "def go(k):\n            return go(k - 1)\n        if len(nums) < 0:\n"
+    "            return go(3)\n        ",
 }  # fmt: skip
 AROUND = {
     "helper that nobody calls": PLAIN + "\ndef helper(xs):\n    return sorted(xs)\n",

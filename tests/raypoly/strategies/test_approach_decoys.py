@@ -1,16 +1,18 @@
-"""Code that changes nothing moves no approach: each decoy in each program, as a function and as a method."""
+"""Code that changes nothing moves no approach of what runs leave: each decoy in each program and method."""
 
 import heapq
 import textwrap
 from bisect import bisect_left
 from collections import deque
 from functools import cache
+from random import Random
 from typing import Any
 
 import pytest
 
 from raypoly.strategies.features.algorithm_features import algorithm_features
 from raypoly.strategies.judge.structural import approach_of
+from tests.support.reduced_programs import reduced
 
 BASES = {
     "brute force": """
@@ -206,6 +208,12 @@ def program(base: str, decoy: str = "", method: bool = False) -> str:
     return "class Solution:\n" + textwrap.indent(lines, "    ")
 
 
+SMALL = [([3, 1, 4, 1, 2], 5), ([2, 5], 5), ([1, 1, 1, 2, 3, 4, 5], 5)]
+_rng = Random(0)
+GIVEN = [*SMALL, *(([_rng.randrange(9) for _ in range(n)], _rng.randrange(12)) for n in (1, 2, 3, 4, 6, 8, 10, 16, 30))]
+PRELUDE = "import heapq\nfrom bisect import bisect_left\nfrom collections import deque"
+
+
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("decoy", DECOYS)
 def test_a_decoy_changes_no_answer_and_no_approach(base: str, decoy: str) -> None:
@@ -213,12 +221,19 @@ def test_a_decoy_changes_no_answer_and_no_approach(base: str, decoy: str) -> Non
     answers = []
     for text in (program(base), program(base, decoy)):
         exec(text, names)  # of the tests' own text
-        answers.append([names["f"](given[:], 5) for given in ([3, 1, 4, 1, 2], [2, 5], [1, 1, 1, 2, 3, 4, 5])])
+        answers.append([names["f"](given[:], k) for given, k in SMALL])
     assert answers[0] == answers[1]
     for method in (False, True):
-        assert approach(base, decoy, method) == approach(base, "", method)
+        entry = "Solution().f" if method else "f"
+        left = reduced(program(base, decoy, method), entry, GIVEN, PRELUDE)
+        assert approach(left, entry) == approach(program(base, "", method), entry), left
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_program_without_a_decoy_keeps_its_approach(base: str) -> None:
+    assert approach(reduced(program(base), "f", GIVEN, PRELUDE), "f") == approach(program(base), "f")
 
 
 @cache
-def approach(base: str, decoy: str, method: bool) -> object:
-    return approach_of(frozenset(algorithm_features(program(base, decoy, method), "Solution().f" if method else "f")))
+def approach(text: str, entry: str) -> object:
+    return approach_of(frozenset(algorithm_features(text, entry)))

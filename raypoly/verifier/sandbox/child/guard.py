@@ -56,9 +56,9 @@ _HARMLESS = frozenset({"builtins.id", "gc.get_referents", "array.__new__", "sys.
 # harmless in an observed run, where no counter lives among a program's names
 _OWN_NAMES = ("locals", "globals")
 # what an observed program may import too, if its tests have no budgets
-_OBSERVED_IMPORTS = ("sys", "cmath")
+_OBSERVED_IMPORTS = ("sys", "cmath", "re", "string", "copy", "random", "datetime", "decimal", "fractions", "statistics")
 # what the observer does; a program's own ways to it are replaced
-_OBSERVERS = frozenset({"sys.setprofile", "sys._getframe"})
+_OBSERVERS = frozenset({"sys.setprofile", "sys._getframe", "marshal.dumps"})
 _kept: list[Any] = []
 _audit = sys.audit
 _FORBIDDEN = "raypoly.forbidden"
@@ -195,7 +195,8 @@ def close(
     for name in list(sys.modules):
         if name not in imports:
             del sys.modules[name]
-    modules = [*map(sys.modules.__getitem__, sys.modules), *(_kept[0][name] for name in ("builtins", "sys"))]
+    kept = (module for name, module in sys.modules.items() if name != "re")  # which keeps what it has compiled
+    modules = [*kept, *(_kept[0][name] for name in ("builtins", "sys"))]
     for name in _SYS_NAMES.split():
         setattr(sys, name, _forbidden(f"sys.{name}"))
     del sys.modules

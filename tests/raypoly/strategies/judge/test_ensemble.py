@@ -81,7 +81,7 @@ def test_it_asks_the_judges_that_the_config_names() -> None:
     groups = [verdict("depth_1", "hash"), verdict("depth_2"), verdict("depth_2")]
     labels = ask(["structural", f"{HERE}:Lumping"], groups)
     assert labels.ids.tolist() == [1, 2, 2]
-    assert labels.judge == "ensemble(structural-approach-3+one)"
+    assert labels.judge == "ensemble(structural-approach-4+one)"
 
 
 @pytest.mark.parametrize(("member", "error"), [("Refusing", JudgeRefused), ("Away", JudgeUnavailable)])

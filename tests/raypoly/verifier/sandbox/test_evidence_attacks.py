@@ -13,8 +13,8 @@ from raypoly.verifier.sandbox import Sandbox
 from tests.support.small_problems import calls
 
 CASES = [([n], sum(i * i for i in range(n))) for n in (3, 5, 120)]
-OPEN = calls(*CASES)
-BUDGETED = calls(*((args, expected, {"steps": 10_000}) for args, expected in CASES))
+OPEN = replace(calls(*CASES), answer="completion")
+BUDGETED = replace(calls(*((args, expected, {"steps": 10_000}) for args, expected in CASES)), answer="completion")
 LOOP = " s = 0\n for i in range(n):\n  s += i * i\n return s"
 OTHER = "return n and (n - 1) ** 2 + f(n - 1)"
 """The same by recursion."""
@@ -137,7 +137,7 @@ def test_an_observed_run_shows_no_sign_of_it(sandbox: Sandbox, code: str) -> Non
 
 @pytest.mark.parametrize("code", UNKNOWN_OR_FOR.values(), ids=UNKNOWN_OR_FOR.keys())
 def test_a_program_that_could_reach_the_observer_is_not_believed(sandbox: Sandbox, code: str) -> None:
-    found = evidence(sandbox, replace(OPEN, answer="completion"), code)
+    found = evidence(sandbox, OPEN, code)
     assert found.strategy in ("for", "")
     assert found.strategy == "for" or found.unknown
 
@@ -146,14 +146,13 @@ def test_a_program_that_could_reach_the_observer_is_not_believed(sandbox: Sandbo
 def test_a_program_that_could_see_when_objects_go_is_not_believed(sandbox: Sandbox, code: str) -> None:
     for condition in ("D", "not D"):
         attack = f"{code} if {condition}: {OTHER}\n{LOOP}"
-        assert evidence(sandbox, replace(BUDGETED, answer="completion"), attack).unknown
+        assert evidence(sandbox, BUDGETED, attack).unknown
 
 
 @pytest.mark.parametrize("code", UNKNOWN_OR_FOR.values(), ids=UNKNOWN_OR_FOR.keys())
 def test_no_program_changes_how_its_neighbours_are_grouped(sandbox: Sandbox, code: str) -> None:
     honest = [f"def f(n):\n{LOOP}", f"def f(n):\n {OTHER}", "def f(n): return sum([i * i for i in range(n)])"]
-    puzzle = replace(OPEN, answer="completion")
-    verdicts = [sandbox.score(puzzle, text) for text in [*honest, code]]
+    verdicts = [sandbox.score(OPEN, text) for text in [*honest, code]]
     labels = structural_labels(verdicts)
     assert labels is not None
     assert labels.ids.tolist() == [1, 2, 3, 1]
@@ -163,7 +162,7 @@ def test_no_program_changes_how_its_neighbours_are_grouped(sandbox: Sandbox, cod
 def test_a_run_that_does_too_much_does_not_end_by_catching_what_ends_it(sandbox: Sandbox) -> None:
     code = "def f(n):\n try:\n  for i in range(60_000 if n > 99 else 1): pass\n"
     code += f" except BaseException: return (n - 1) * n * (2 * n - 1) // 6\n{LOOP}"
-    assert evidence(sandbox, replace(OPEN, answer="completion"), code).strategy == ""
+    assert evidence(sandbox, OPEN, code).strategy == ""
 
 
 def test_both_runs_leave_a_program_the_same_depth(sandbox: Sandbox) -> None:

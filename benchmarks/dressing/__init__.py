@@ -1,0 +1,1 @@
+"""Labels of dressed programs, and of honest pairs."""

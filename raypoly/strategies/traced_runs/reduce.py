@@ -1,0 +1,361 @@
+"""What remains of a program when all is left out that changes neither its answers nor how its work grows.
+
+The oracle is the program itself: results and arguments afterwards on its tests, on inputs near to them and on larger
+ones, before all trials and after. Sites are reduced one after another, the heaviest first: a coat that hides another
+falls too. A run that fails decides nothing. Bounds are counted events, never the clock.
+"""
+
+from __future__ import annotations
+
+import builtins
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+from raypoly.strategies.traced_runs.mutated_inputs import grown, near
+from raypoly.strategies.traced_runs.sites import switched
+from raypoly.verifier.sandbox.child import candidate, object_values, plain_data
+
+_BUILTINS, _seed = vars(builtins), random.seed
+_MOST_TESTS = 16
+_MOST_WORK, _MOST_LARGE_WORK = 3_000, 8_000
+"""Of one input, and of a large one; others are left out."""
+_MOST_WORK_A_TRIAL, _FEWEST_RUNS = 16_000, 8
+_MOST_WORK_IN_ALL = 600_000
+_MOST_TRIALS = 400
+_MOST_BITS, _MOST_BYTES = 1 << 14, 1 << 18
+_RECORDED = 14
+_KEPT = 16
+"""Values of a function that are kept."""
+_SLOWER, _SLACK = 1.15, 12
+_LESS = 0.8
+_LOAD_WORK = 50_000
+_PLAIN = frozenset({int, bool, float, str, type(None)})
+_SIZED = (list, str, tuple, dict, set, frozenset, bytes, range)
+_QUICK = (dict, set, frozenset, range)
+
+
+class _Enough(BaseException):
+    """The program did more than it may."""
+
+
+class _OutOfWork(Exception):
+    """No trials are left."""
+
+
+@dataclass
+class _Run:
+    outcome: bytes
+    work: int
+
+
+class Reduction:
+    """One program with its inputs. All is compiled when it is made, and nothing afterwards."""
+
+    def __init__(
+        self,
+        code: str,
+        entry_point: str,
+        namespace: dict[str, Any],
+        tests: Sequence[Sequence[Any]],
+        keywords: Sequence[str] = (),
+        passed: bool = True,
+    ) -> None:
+        """`namespace`: where the prelude has run. `keywords`: names of the last arguments. `passed`: else statements
+        stay, since what a bug makes useless is still its idea. Raises `SyntaxError`.
+        """
+        self._entry_point, self._namespace, self._keywords = entry_point, namespace, keywords
+        self._passed = passed
+        self._program = switched(code)
+        ordered = sorted(tests, key=lambda args: len(plain_data.pack(tuple(args))))
+        chosen = [*ordered[: _MOST_TESTS - 1], *ordered[-1:]] if len(ordered) > _MOST_TESTS else ordered
+        inputs = [tuple(args) for args in chosen] + near(chosen) + grown(ordered[-1])
+        self._inputs = list(dict.fromkeys(plain_data.pack(args) for args in inputs))
+        large = {plain_data.pack(args) for args in (*grown(ordered[-1]), tuple(ordered[-1]))}
+        self._large = {place for place, packed in enumerate(self._inputs) if packed in large}
+        self._recorded = len(self._inputs) - len(self._large) + 1
+        self._own: dict[str, Any] = {}
+        self._module = FunctionType(self._program.code, self._own)
+        self._trials = 0
+        self._state = [0] * len(self._program.sites)
+        self._counts = [0] * self._program.ticks
+        self._values: dict[int, list[Any]] = {}
+        self._picked: dict[int, int] = {}
+        self._first: dict[int, bool] = {}
+        self._recording = True
+        self._left: Any = iter(range(0))
+        self._limit = 0
+        self._spent = 0
+        self._ticks: list[Any] = [partial(self._tick, number) for number in range(self._program.ticks)]
+
+    def result(self) -> dict[str, Any]:
+        """`choices`: `[site, way, value]` each; `known`: whether the oracle holds, and trials sufficed."""
+        _BUILTINS.update(self._names())
+        try:
+            return self._reduced()
+        finally:
+            for name in self._names():
+                _BUILTINS.pop(name, None)
+
+    def _reduced(self) -> dict[str, Any]:
+        first = self._all_runs()
+        self._recording = False
+        if first is None:
+            return {"choices": [], "known": False}
+        first = self._affordable(first)
+        self._base, self._work, known = first, list(self._counts), True
+        try:
+            for _ in range(2):
+                if not self._pass():
+                    break
+        except _OutOfWork:
+            known = False
+        # once more as it is: one whose answers vary, or that counts its runs, has no oracle
+        self._state[:], found = [0] * len(self._state), list(self._state)
+        last = self._all_runs(first)
+        self._state[:] = found
+        if last is None:
+            return {"choices": [], "known": False}
+        choices = [[number, way, self._stand_in(number)] for number, way in enumerate(self._state) if way]
+        return {"choices": choices, "known": known}
+
+    def _affordable(self, runs: list[_Run | None]) -> list[_Run | None]:
+        """The large inputs' runs and the cheapest others, None in place of the rest."""
+        kept, left = set[int](), _MOST_WORK_A_TRIAL
+        works = {place: run.work for place, run in enumerate(runs) if run is not None}
+        for place in sorted(works, key=lambda place: (place not in self._large, works[place])):
+            if left >= 0 or len(kept) < _FEWEST_RUNS:
+                kept.add(place)
+                left -= works[place]
+        return [run if place in kept else None for place, run in enumerate(runs)]
+
+    def _pass(self) -> bool:
+        """One try of every site. Returns whether one was reduced."""
+        sites, found = self._program.sites, False
+        groups = [n for n, site in enumerate(sites) if site.kind == "calls" and n in self._values]
+        for together in (self._untaken(), {number: 1 for number in groups if not self._state[number]}):
+            found = bool(together and self._tried(together)) or found
+        for number in self._order():
+            if not self._state[number] and not self._within_reduced(number):
+                found = self._tried(*({number: way} for way in self._ways(number))) or found
+        return found
+
+    def _ways(self, number: int) -> list[int]:
+        site = self._program.sites[number]
+        once = site.kind != "loop" or self._work[site.arms[0]] == self._work[site.arms[1]]
+        ways = [way for way in range(1, site.ways + 1) if way == 1 or once]
+        return [way for way in ways if not site.parts or not any(self._state[part] for part in site.parts[way - 1])]
+
+    def _tried(self, *reductions: dict[int, int]) -> bool:
+        """Reduce in the first way that changes nothing else, or one that leaves much less work."""
+        before, best = list(self._state), None
+        for reduction in reductions:
+            self._state[:] = [reduction.get(number, way) for number, way in enumerate(before)]
+            runs = self._runs_alike()
+            if runs is None:
+                continue
+            work = sum(run.work for run in runs if run is not None)
+            if best is None or work < _LESS * best[0]:
+                best = work, list(self._state), runs
+        self._state[:] = before
+        if best is not None:
+            _, self._state[:], self._base = best
+        return best is not None
+
+    def _untaken(self) -> dict[int, int]:
+        found = {}
+        for number, site in enumerate(self._program.sites):
+            if site.kind == "branch" and not self._state[number] and self._work[site.block]:
+                true, false = (self._work[arm] for arm in site.arms)
+                if (not true or not false) and not site.both:
+                    found[number] = 2 if not true else 1
+        return found
+
+    def _order(self) -> list[int]:
+        sites = self._program.sites
+        groups = [n for n, site in enumerate(sites) if site.kind == "calls" and n in self._values]
+        rest = [n for n, site in enumerate(sites) if site.kind != "calls" and self._work[site.block]]
+        if not self._passed:
+            rest = [n for n in rest if sites[n].kind in ("value", "decorator") and not sites[n].counts]
+        heavy = [n for n in rest if sites[n].kind != "value" or self._weight(n)]
+        light = [n for n in rest if n not in heavy]
+        return [
+            *sorted(groups, key=self._weight, reverse=True),
+            *sorted(heavy, key=self._weight, reverse=True),
+            *sorted(light, key=lambda n: sites[n].common),
+        ]
+
+    def _weight(self, number: int) -> int:
+        sites = self._program.sites
+        parts = [number, *sites[number].calls]
+        return sum(sum(self._work[sites[part].first : sites[part].last]) for part in parts)
+
+    def _within_reduced(self, number: int) -> bool:
+        """Whether it is in what does not run any more."""
+        sites = self._program.sites
+        return any(
+            way and sites[other].kind != "branch" and number in sites[other].sites
+            for other, way in enumerate(self._state)
+        )
+
+    def _runs_alike(self) -> list[_Run | None] | None:
+        """All runs, if they are as before; None if one is not."""
+        self._trials += 1
+        if self._spent > _MOST_WORK_IN_ALL or self._trials > _MOST_TRIALS:
+            raise _OutOfWork
+        self._picked.clear()
+        return self._all_runs(self._base)
+
+    def _all_runs(self, base: list[_Run | None] | None = None) -> list[_Run | None] | None:
+        """A run an input, None for a failure; None as soon as one is not as in `base`, or nothing runs."""
+        self._own.clear()
+        self._own.update(self._namespace)
+        self._own.pop(candidate.class_of(self._entry_point), None)
+        _seed(0)
+        make = object_values.maker(self._own)
+        self._begin(_LOAD_WORK)
+        try:
+            self._module()
+            given = self._namespace.get(candidate.bare_name(self._entry_point))
+            function = candidate.entry(self._own, self._entry_point, given)
+        except BaseException:  # noqa: BLE001 - the program may raise anything
+            return None
+        runs: list[_Run | None] = []
+        for place, data in enumerate(self._inputs):
+            if self._recording and place == min(_RECORDED, self._recorded):
+                self._recording = False
+            whole = None if base is None else base[place]
+            if base is not None and whole is None:
+                runs.append(None)
+                continue
+            most = _MOST_WORK if place < self._recorded else _MOST_LARGE_WORK
+            allowed = most if whole is None else int(whole.work * _SLOWER) + _SLACK
+            args = plain_data.unpack(data, make)
+            self._begin(allowed if whole is None or place in self._large else 2 * allowed)
+            run = None
+            try:
+                by_place = len(args) - len(self._keywords)
+                result = function(*args[:by_place], **dict(zip(self._keywords, args[by_place:], strict=True)))
+                done = self._done()
+                if done < self._limit:
+                    run = _Run(_bytes_of((result, *args)), done)
+            except BaseException:  # noqa: BLE001
+                run = None
+            self._spent += self._done()
+            if whole is not None and (run is None or run.outcome != whole.outcome):
+                return None
+            runs.append(run)
+        return runs if any(runs) else None
+
+    def _begin(self, limit: int) -> None:
+        # counted in C: most of the time would go into it
+        self._limit, self._left = limit, iter(range(1, limit + 1))
+        if not self._recording:
+            self._ticks[:] = [self._left.__next__] * len(self._ticks)
+
+    def _done(self) -> int:
+        return int(self._limit - self._left.__length_hint__())
+
+    def _stand_in(self, number: int) -> Any:
+        values = self._values.get(number, [None])
+        return values[0] if type(values[0]) in _PLAIN else None
+
+    def _names(self) -> dict[str, Any]:
+        return {
+            "@s": self._state,
+            "@t": self._ticks,
+            "@z": self._sized,
+            "@big": self._bounded,
+            "@pow": self._power,
+            "@shift": self._shifted,
+            "@in": self._searched,
+            "@got": self._got,
+            "@pick": self._pick,
+            "@once": self._once,
+            "@same": lambda function: function,
+        }
+
+    def _tick(self, number: int) -> bool:
+        self._counts[number] += 1
+        return bool(next(self._left))
+
+    def _sized(self, value: Any) -> Any:
+        if type(value) in _SIZED:
+            self._charge(len(value))
+        return value
+
+    def _searched(self, value: Any) -> Any:
+        self._charge(1 if type(value) in _QUICK or type(value) not in _SIZED else len(value))
+        return value
+
+    def _bounded(self, value: Any) -> Any:
+        if type(value) is int:
+            if value.bit_length() > _MOST_BITS:
+                raise _Enough
+            return value
+        return self._sized(value)
+
+    def _power(self, base: Any, exponent: Any) -> Any:
+        if type(base) is int is type(exponent) and base.bit_length() * abs(exponent) > _MOST_BITS:
+            raise _Enough
+        return base**exponent
+
+    def _shifted(self, value: Any, places: Any) -> Any:
+        if type(value) is int is type(places) and value.bit_length() + places > _MOST_BITS:
+            raise _Enough
+        return value << places
+
+    def _charge(self, work: int) -> None:
+        done = self._done() + work
+        self._left.__setstate__(min(self._limit, done))
+        if done > self._limit:
+            raise _Enough
+
+    def _got(self, number: int, value: Any) -> Any:
+        if self._recording:
+            values = self._values.setdefault(number, [])
+            if len(values) < _KEPT:
+                values.append(value)
+        return value
+
+    def _once(self, number: int, begins: bool = False) -> bool:
+        """Whether the body of a loop that runs once is still to run."""
+        if begins:
+            self._first[number] = self._state[number] == 2
+            return False
+        return self._first.pop(number, False)
+
+    def _pick(self, number: int) -> Any:
+        values = self._values.get(number)
+        if not values:
+            return None
+        at = self._picked[number] = self._picked.get(number, 0) + 1
+        if _bytes_of(tuple(values)) == _bytes_of((values[0],) * len(values)):
+            return _other(values[0])
+        return values[at % len(values)]
+
+
+def _bytes_of(values: tuple[Any, ...]) -> bytes:
+    # `marshal` has no limit: a list may hold itself many times over
+    flat = all(
+        type(value) in _PLAIN or (type(value) in (list, tuple) and _PLAIN.issuperset(map(type, value)))
+        for value in values
+    )
+    return plain_data.pack(values) if flat else plain_data.encode(values, _MOST_BYTES)
+
+
+def _other(value: Any) -> Any:
+    """A value of its type that is not equal to it, where there is one."""
+    kind = type(value)
+    if kind is bool:
+        return not value
+    if kind in (int, float):
+        return value + 1
+    if kind is str:
+        return value + "a"
+    if kind in (list, tuple):
+        return value[::-1] if value != value[::-1] else kind()
+    return kind() if kind in (dict, set) else None

@@ -1,0 +1,30 @@
+"""A program of the tests with all left out that changes neither its answers nor how its work grows, run right here."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from raypoly.strategies.traced_runs.reduce import Reduction
+from raypoly.strategies.traced_runs.sites import without
+
+
+def found(
+    source: str, entry_point: str, tests: Sequence[Sequence[Any]], prelude: str = "", keywords: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What `Reduction` says of a program, which is the tests' own: it runs in this process."""
+    namespace: dict[str, Any] = {"__name__": "__candidate__"}
+    exec(prelude, namespace)
+    state = random.getstate()  # a reduction seeds it
+    try:
+        return Reduction(source, entry_point, namespace, tests, keywords).result()
+    finally:
+        random.setstate(state)
+
+
+def reduced(
+    source: str, entry_point: str, tests: Sequence[Sequence[Any]], prelude: str = "", keywords: Sequence[str] = ()
+) -> str:
+    """The source that remains."""
+    result = found(source, entry_point, tests, prelude, keywords)
+    assert result["known"], source
+    return without(source, {number: (way, value) for number, way, value in result["choices"]})
