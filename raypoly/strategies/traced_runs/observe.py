@@ -118,7 +118,7 @@ def observe(
 
 
 def warm() -> None:
-    """Observe a few programs of our own, so that children forked afterwards find this code's caches filled."""
+    """Observe a few programs of our own."""
     for body in ("sum([i * i for i in range(n)])", "sum(map(abs, range(n)))", "n and f(n - 1)"):
         code = f"def f(n):\n s = 0\n for x in range(n):\n  if x % 2:\n   s += x\n return s + ({body})"
         for _ in range(WARM_ROUNDS):

@@ -59,7 +59,7 @@ def observe(
 
 
 def warm() -> None:
-    """Do all of it with programs of our own, so that children forked afterwards find this code's caches filled."""
+    """Do all of it with programs of our own, so that children find this code's caches filled."""
     trace.warm()
     for _ in range(trace.WARM_ROUNDS):
         found = Reduction(_WARM, "f", {}, [[[3, 1, 2]], [[5, 5, 4, 1]], [[1]]]).result()

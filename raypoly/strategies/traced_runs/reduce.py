@@ -22,14 +22,13 @@ from raypoly.verifier.sandbox.child import candidate, object_values, plain_data
 _BUILTINS, _seed = vars(builtins), random.seed
 _MOST_TESTS = 16
 _MOST_WORK, _MOST_LARGE_WORK = 3_000, 8_000
-"""Of one input, and of a large one; others are left out."""
+"""Of one input, and of a large one."""
 _MOST_WORK_A_TRIAL, _FEWEST_RUNS = 16_000, 8
 _MOST_WORK_IN_ALL = 600_000
 _MOST_TRIALS = 400
 _MOST_BITS, _MOST_BYTES = 1 << 14, 1 << 18
 _RECORDED = 14
 _KEPT = 16
-"""Values of a function that are kept."""
 _SLOWER, _SLACK = 1.15, 12
 _LESS = 0.8
 _LOAD_WORK = 50_000
@@ -123,7 +122,7 @@ class Reduction:
         return {"choices": choices, "known": known}
 
     def _affordable(self, runs: list[_Run | None]) -> list[_Run | None]:
-        """The large inputs' runs and the cheapest others, None in place of the rest."""
+        """Runs of large inputs and the cheapest others, None for the rest."""
         kept, left = set[int](), _MOST_WORK_A_TRIAL
         works = {place: run.work for place, run in enumerate(runs) if run is not None}
         for place in sorted(works, key=lambda place: (place not in self._large, works[place])):
@@ -322,7 +321,6 @@ class Reduction:
         return value
 
     def _once(self, number: int, begins: bool = False) -> bool:
-        """Whether the body of a loop that runs once is still to run."""
         if begins:
             self._first[number] = self._state[number] == 2
             return False
