@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,8 @@ def test_the_second_batterys_programs_do_what_they_are_said_to_do() -> None:
     with Sandbox(ScorerConfig(), evidence) as patient, Sandbox(hasty, evidence) as sandbox:
         for row in chosen:
             problem = problem_of({"id": row["id"], **row["problem"]})
+            if row["category"] == "evidence":  # asked as puzzles, which are told apart by construct
+                problem = replace(problem, answer="completion")
             verdicts[row["id"]] = (patient if row["expect"] == "pass" else sandbox).score(problem, row["code"])
     must = {row["id"]: row["expect"] == "pass" for row in chosen if row["category"] != "evidence"}
     wrong = {name: verdicts[name] for name in must if verdicts[name].passed != must[name]}
