@@ -151,8 +151,8 @@ class Evidence:
     growth: Mapping[str, float]
     """Runs of each construct on the largest test: `{"for": 40.0}`."""
     strategy: str
-    """By execution trace: the construct that did the work as the input grew; `direct` if none did, empty if the
-    program never ran to its end."""
+    """By running it: the construct that did the work as the input grew, `direct` if none did; where there are
+    features, the approach of what remains. Empty if unknown."""
     features: tuple[str, ...] = ()
     """Of live code, sorted: `heap`, `two_pointers`, `memo`, `depth_2` ...; `placeholder` or `hard_coded` alone if the
     program is no attempt; empty if it can't be parsed."""

@@ -50,28 +50,15 @@ class StrategyEvidence:
         """Arguments of `observe`; None if there is nothing to run the program on, or for."""
         if problem.tests.kind not in ("calls", "check") or not cases:
             return None
-        places = None
+        budgeted = any(case.budget is not None for case in cases)
         match source:
-            case {"places": list(found)} if _by_construct(problem):
-                places = [tuple(place) for place in found]
+            case {"places": list(places)} if _by_construct(problem):
+                how, asked = "run", _small_and_large(cases, [tuple(place) for place in places])
             case {"features": [str(first), *_]} if not _by_construct(problem) and first not in DEGENERATE_KINDS:
-                pass
+                how, asked = "reduced", (*_alike_called(cases), passed)
             case _:
                 return None
-        ordered = sorted(range(len(cases)), key=lambda place: cases[place].size)
-        small, large = ordered[0], ordered[-1]
-        shown = list(range(max(small, large) + 1))
-        if len(shown) > _MOST_TESTS:
-            small, large, shown = 0, 1, [small, large]
-        budgeted = any(case.budget is not None for case in cases)
-        if places is None:
-            shown, keywords = list(range(len(cases))), list(cases[0].kwargs)
-            shown = [place for place in shown if list(cases[place].kwargs) == keywords]
-        else:
-            keywords = []
-        tests = [[*cases[place].args, *(cases[place].kwargs[name] for name in keywords)] for place in shown]
-        question = (tests, small, large, budgeted, places, keywords, passed)
-        return code, problem.prelude, problem.entry_point, question
+        return code, problem.prelude, problem.entry_point, budgeted, how, asked
 
     def read(self, source: Any, run: Any, ran: bool) -> Evidence:
         """The children's answers as `Evidence`; unknown if they have none."""
@@ -84,7 +71,7 @@ class StrategyEvidence:
             case ("run", {"growth": dict(growth), "strategy": str(strategy)}):
                 counts = {str(name): float(count) for name, count in growth.items()}
                 return replace(evidence, growth=counts, strategy=strategy)
-            case ("reduced", {"known": True}):
+            case ("reduced", {"known": True}) if not evidence.unknown:
                 return replace(evidence, strategy=approach_of(frozenset(evidence.features)))
             case _ if ran and (evidence.features or not shown):
                 return replace(evidence, constructs=(), features=())
@@ -93,3 +80,20 @@ class StrategyEvidence:
 
 def _by_construct(problem: Problem) -> bool:
     return problem.tests.kind == "calls" and (problem.answer == "completion" or problem.source == "tasks")
+
+
+def _small_and_large(cases: Sequence[Case], places: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Fields of a `Question`."""
+    ordered = sorted(range(len(cases)), key=lambda place: cases[place].size)
+    small, large = ordered[0], ordered[-1]
+    shown = list(range(max(small, large) + 1))
+    if len(shown) > _MOST_TESTS:
+        small, large, shown = 0, 1, [small, large]
+    return [list(cases[place].args) for place in shown], small, large, places
+
+
+def _alike_called(cases: Sequence[Case]) -> tuple[list[list[Any]], list[str]]:
+    """All arguments of the cases that are called as the first one is, and the names of the last of them."""
+    keywords = list(cases[0].kwargs)
+    alike = (case for case in cases if list(case.kwargs) == keywords)
+    return [[*case.args, *case.kwargs.values()] for case in alike], keywords

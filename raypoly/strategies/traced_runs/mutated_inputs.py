@@ -38,28 +38,30 @@ def grown(args: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 
 def _alike(value: Any) -> Any:
-    return (
-        value[:1] * len(value)
-        if type(value) is str or (type(value) is list and value and type(value[0]) is int)
-        else value
-    )
+    return value[:1] * len(value) if _is_flat(value) else value
 
 
 def _with_few_values(args: list[Any], random: Random) -> list[Any]:
     # of two values, and one a part of another: what looks for repetition finds some
     found = list[Any]()
     for arg in args:
-        sequence = type(arg) in (str, list)
-        whole = next((o for o in found if sequence and type(o) is type(arg) and len(o) >= 8), None)
-        if type(arg) is not str and not (type(arg) is list and all(type(item) is int for item in arg)):
+        if not _is_flat(arg):
             found.append(arg)
-        elif whole is not None:
+            continue
+        whole = next(
+            (other for other in found if type(other) is type(arg) and _is_flat(other) and len(other) >= 8), None
+        )
+        if whole is not None:
             start, size = random.randrange(len(whole) // 2), max(4, len(arg))
             found.append(whole[start : start + size])
         else:
             few = [random.choice((arg[0], arg[0], arg[-1])) for _ in range(2 * len(arg))]
             found.append("".join(few) if type(arg) is str else few)
     return found
+
+
+def _is_flat(value: Any) -> bool:
+    return type(value) is str or (type(value) is list and all(type(item) is int for item in value))
 
 
 def _numbers(value: Any) -> list[int]:

@@ -48,6 +48,9 @@ _MAX_ABLATED_EVENTS = 10_000
 _BASES: tuple[ast.expr, ...] = (ast.Constant(0), ast.Constant(1), ast.Constant(None), ast.List([], ast.Load()))
 
 
+_NOTHING_SAID: dict[str, Any] = {"canonical": "", "constructs": [], "strategy": "", "features": [], "places": []}
+
+
 @dataclass(frozen=True)
 class Question:
     """What is asked about a program whose tests are plain calls."""
@@ -76,11 +79,11 @@ def read_source(
         live = live_program(code, entry_point)
         text = canonical_text(live)
     except RecursionError:  # nested too deeply: judges see it as it was written
-        return {"canonical": "", "constructs": [], "strategy": "", "features": [], "places": []}
+        return _NOTHING_SAID
     known = list(features_of(live)) if features else []
     constructs = list(live_constructs(live.tree))
     if choices and known[:1] and known[0] in DEGENERATE_KINDS:  # its answers need nothing of it: that says nothing
-        known, constructs = [], []
+        return _NOTHING_SAID | {"canonical": text}
     families = {_FAMILY[name] for name in constructs if name in _FAMILY} or {"direct"}
     return {
         "canonical": text,

@@ -26,36 +26,36 @@ def observe(
     code: str,
     prelude: str,
     entry_point: str,
-    question: tuple[Any, ...],
+    budgeted: bool,
+    how: str,
+    asked: tuple[Any, ...],
 ) -> None:
     """Send `("run", Experiment.result())`, `("reduced", Reduction.result())` or `("tamper", why)`, behind the nonce.
 
-    `question`: arguments of each test, the smallest's place, the largest's, whether tests have budgets, and the places
-    of the program's live constructs (None for what is told apart by features), names of the last arguments, and
-    whether the program passed.
+    `how`: `run` or `reduced`. `asked`: a `Question`'s fields; or the last arguments of `Reduction`.
     """
 
     def report(*message: object) -> None:
         frames.send(channel, nonce + plain_data.encode(message))
 
-    tests, small, large, budgeted, places, keywords, passed = question
     compiled = compile(code, budget.FILE, "exec", dont_inherit=True)
     name = guard.check_program(compiled, code, lasting=budgeted)
     if name is not None:
         guard.tampered(report, f"the name {name} can't be used in an observed run")
     experiment: Experiment | Reduction
-    if places is None:
-        experiment = Reduction(code, entry_point, namespace, tests, keywords, passed)
+    if how == "reduced":
+        experiment = Reduction(code, entry_point, namespace, *asked)
     else:
-        asked = Question(tuple(map(tuple, tests)), small, large, places)
-        experiment = Experiment(code, prelude, entry_point, namespace, asked, depth=frame_depth())
+        tests, *others = asked
+        question = Question(tuple(map(tuple, tests)), *others)
+        experiment = Experiment(code, prelude, entry_point, namespace, question, depth=frame_depth())
     # the walls within the process go up last: what is compiled and imported after them would be taken for tampering
-    watched = budget.reaches_modules(compiled, namespace) and (places is not None or budget.sets_attributes(compiled))
+    watched = budget.reaches_modules(compiled, namespace) and (how == "run" or budget.sets_attributes(compiled))
     changed = guard.close(report, observed=True, budgeted=budgeted, watched=watched)
     found = experiment.result()
     if (changed is not None and changed()) or (isinstance(experiment, Experiment) and experiment.lost):
         guard.tampered(report, "the program changed a module, or ended the count of its calls")
-    report("run" if places is not None else "reduced", found)
+    report(how, found)
 
 
 def warm() -> None:

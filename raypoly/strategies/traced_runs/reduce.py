@@ -24,14 +24,14 @@ _MOST_TESTS = 16
 _MOST_WORK, _MOST_LARGE_WORK = 3_000, 8_000
 """Of one input, and of a large one."""
 _MOST_WORK_A_TRIAL, _FEWEST_RUNS = 16_000, 8
-_MOST_WORK_IN_ALL = 600_000
-_MOST_TRIALS = 400
-_MOST_BITS, _MOST_BYTES = 1 << 14, 1 << 18
-_RECORDED = 14
-_KEPT = 16
-_SLOWER, _SLACK = 1.15, 12
-_LESS = 0.8
+_MOST_WORK_IN_ALL, _MOST_TRIALS = 600_000, 400
 _LOAD_WORK = 50_000
+_MOST_BITS, _MOST_BYTES = 1 << 14, 1 << 18  # of a number, and of a result
+_RECORDED, _KEPT = 14, 16  # inputs on which blocks are counted, and values of a function that are kept
+# a reduced run may take so much more: a sum in another order, a call more
+_SLOWER, _SLACK = 1.15, 12
+# a later way to reduce a site is better only by so much: of `list(zip(...))` and `zip(...)` neither is
+_LESS = 0.8
 _PLAIN = frozenset({int, bool, float, str, type(None)})
 _SIZED = (list, str, tuple, dict, set, frozenset, bytes, range)
 _QUICK = (dict, set, frozenset, range)
@@ -69,16 +69,14 @@ class Reduction:
         self._entry_point, self._namespace, self._keywords = entry_point, namespace, keywords
         self._passed = passed
         self._program = switched(code)
-        ordered = sorted(tests, key=lambda args: len(plain_data.pack(tuple(args))))
+        ordered = sorted(map(tuple, tests), key=lambda args: len(plain_data.pack(args)))
         chosen = [*ordered[: _MOST_TESTS - 1], *ordered[-1:]] if len(ordered) > _MOST_TESTS else ordered
-        inputs = [tuple(args) for args in chosen] + near(chosen) + grown(ordered[-1])
-        self._inputs = list(dict.fromkeys(plain_data.pack(args) for args in inputs))
-        large = {plain_data.pack(args) for args in (*grown(ordered[-1]), tuple(ordered[-1]))}
+        larger = grown(ordered[-1])
+        self._inputs = list(dict.fromkeys(map(plain_data.pack, [*chosen, *near(chosen), *larger])))
+        large = set(map(plain_data.pack, [ordered[-1], *larger]))
         self._large = {place for place, packed in enumerate(self._inputs) if packed in large}
-        self._recorded = len(self._inputs) - len(self._large) + 1
         self._own: dict[str, Any] = {}
         self._module = FunctionType(self._program.code, self._own)
-        self._trials = 0
         self._state = [0] * len(self._program.sites)
         self._counts = [0] * self._program.ticks
         self._values: dict[int, list[Any]] = {}
@@ -86,8 +84,7 @@ class Reduction:
         self._first: dict[int, bool] = {}
         self._recording = True
         self._left: Any = iter(range(0))
-        self._limit = 0
-        self._spent = 0
+        self._limit = self._spent = self._trials = 0
         self._ticks: list[Any] = [partial(self._tick, number) for number in range(self._program.ticks)]
 
     def result(self) -> dict[str, Any]:
@@ -101,7 +98,7 @@ class Reduction:
 
     def _reduced(self) -> dict[str, Any]:
         first = self._all_runs()
-        self._recording = False
+        self._recording = False  # counts and values are those of the first inputs
         if first is None:
             return {"choices": [], "known": False}
         first = self._affordable(first)
@@ -224,13 +221,12 @@ class Reduction:
             return None
         runs: list[_Run | None] = []
         for place, data in enumerate(self._inputs):
-            if self._recording and place == min(_RECORDED, self._recorded):
-                self._recording = False
+            self._recording = self._recording and place < _RECORDED
             whole = None if base is None else base[place]
             if base is not None and whole is None:
                 runs.append(None)
                 continue
-            most = _MOST_WORK if place < self._recorded else _MOST_LARGE_WORK
+            most = _MOST_LARGE_WORK if place in self._large else _MOST_WORK
             allowed = most if whole is None else int(whole.work * _SLOWER) + _SLACK
             args = plain_data.unpack(data, make)
             self._begin(allowed if whole is None or place in self._large else 2 * allowed)

@@ -19,20 +19,16 @@ from typing import Any
 
 from raypoly.strategies.live_code.bindings import COMPREHENSIONS, nodes
 from raypoly.strategies.live_code.constructs import called
+from raypoly.strategies.traced_runs.instrument import FILE
 
-FILE = "<candidate>"
 Choices = Mapping[int, tuple[int, Any]]
 """By site: which way it is reduced, from 1, and the value that calls give."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEFT_OUT = (ast.Expr, ast.AugAssign, ast.For, ast.With, ast.Try, ast.Assert, ast.Delete)
 _VALUES = (ast.Call, ast.BinOp, ast.BoolOp, ast.UnaryOp, *COMPREHENSIONS)
 # a part of such a call is of another kind than the call
-_WHOLE_NAMES = """
-    range len print ord chr isinstance input super type hash id round divmod
-"""
-_COMMON_NAMES = """
-    sorted set list tuple dict sum min max any all len str int
-"""
+_WHOLE_NAMES = "range len print ord chr isinstance input super type hash id round divmod"
+_COMMON_NAMES = "sorted set list tuple dict sum min max any all len str int"
 _CACHES = frozenset({"lru_cache", "cache"})
 # builtins and methods whose work grows with what they are given, or belong to
 _BY_SIZE_NAMES = """
@@ -77,7 +73,7 @@ class Site:
 
 @dataclass
 class Switched:
-    """A module whose sites have switches (`@s`) and whose blocks count (`@t`, `@z`, `@in`)."""
+    """A module whose sites have switches and whose blocks count, by the names that `Reduction` gives."""
 
     code: CodeType
     sites: list[Site]
@@ -166,7 +162,7 @@ class _Walk(ast.NodeTransformer):
             else:
                 new = self.visit(stmt)
                 found += new if isinstance(new, list) else [new]
-        return found or [ast.Pass(**_AT)]
+        return found or [ast.Pass(**_AT) for _ in block[:1]]
 
     def statement(self, stmt: ast.stmt) -> list[ast.stmt]:
         number = self.site("statement", 1, stmt)
@@ -174,10 +170,9 @@ class _Walk(ast.NodeTransformer):
         self.close(number)
         if self.reduces:
             return [] if self.chosen(number) else new
-        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, (ast.Mult, ast.Pow, ast.LShift, ast.Add)):
-            shown = _copied(stmt.target)
-            shown.ctx = _LOAD
-            new.append(ast.Expr(_call("@big", shown), **_AT))
+        # a target that is no name is not asked twice: that could change something
+        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) and _explodes(stmt):
+            new.append(ast.Expr(_call("@big", ast.Name(stmt.target.id, _LOAD, **_AT)), **_AT))
         return [ast.If(ast.UnaryOp(ast.Not(), _state(number), **_AT), new, [], **_AT)]
 
     def loop(self, node: ast.While) -> list[ast.stmt]:
@@ -186,7 +181,7 @@ class _Walk(ast.NodeTransformer):
         entry, node.test = self.tick(), self.visit(node.test)
         self.sites[number].arms = self.ticks, self.sites[number].first
         node.body = self.body(node.body)
-        node.orelse = self.statements(node.orelse) if node.orelse else []
+        node.orelse = self.statements(node.orelse)
         self.close(number)
         if not self.reduces:
             begin = ast.Expr(_call("@once", _constant(number), entry), **_AT)
@@ -203,9 +198,7 @@ class _Walk(ast.NodeTransformer):
         node.body = self.statements(node.body)
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
-        node.body = self.statements(node.body)
-        return node
+    visit_ClassDef = visit_Module  # type: ignore[assignment]
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         first, place = self.ticks, len(self.sites)
@@ -242,7 +235,7 @@ class _Walk(ast.NodeTransformer):
         self.sites[number].arms = (true, false)
         if self.reduces:
             self.close(number)
-            whole = ast.If(test, body, orelse if node.orelse else [], **_AT)
+            whole = ast.If(test, body, orelse, **_AT)
             ways: list[list[ast.stmt]] = [[whole], body, orelse]
             return ways[self.chosen(number)]
         return ast.If(self.forced(number, test), body, orelse, **_AT)
@@ -271,7 +264,7 @@ class _Walk(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.For:
         node.iter = self.visit(node.iter)
         node.body = self.body(node.body)
-        node.orelse = self.statements(node.orelse) if node.orelse else []
+        node.orelse = self.statements(node.orelse)
         return node
 
     visit_AsyncFor = visit_For  # type: ignore[assignment]
@@ -291,8 +284,8 @@ class _Walk(ast.NodeTransformer):
         node.body = self.statements(node.body)
         for handler in node.handlers:
             handler.body = self.body(handler.body)
-        node.orelse = self.statements(node.orelse) if node.orelse else []
-        node.finalbody = self.statements(node.finalbody) if node.finalbody else []
+        node.orelse = self.statements(node.orelse)
+        node.finalbody = self.statements(node.finalbody)
         return node
 
     visit_TryStar = visit_Try  # type: ignore[assignment]
@@ -335,7 +328,7 @@ class _Walk(ast.NodeTransformer):
             new.generators[-1].ifs.insert(0, self.tick())
         elif isinstance(new, ast.BinOp) and isinstance(new.op, (ast.Pow, ast.LShift)):
             return _call("@pow" if isinstance(new.op, ast.Pow) else "@shift", new.left, new.right)
-        elif isinstance(new, ast.BinOp) and (isinstance(new.op, ast.Mult) or _doubles(new)):
+        elif isinstance(new, ast.BinOp) and (isinstance(new.op, ast.Mult) or _doubles(new.left, new.right)):
             return _call("@big", new)
         elif isinstance(new, ast.Compare):
             pairs = zip(new.ops, new.comparators, strict=True)
@@ -378,9 +371,13 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
     yield from islice(more, _MOST_DIRECT)
 
 
-def _doubles(node: ast.BinOp) -> bool:
+def _explodes(stmt: ast.AugAssign) -> bool:
+    return isinstance(stmt.op, (ast.Mult, ast.Pow, ast.LShift)) or _doubles(stmt.target, stmt.value)
+
+
+def _doubles(left: ast.expr, right: ast.expr) -> bool:
     # what bounded it may be left out
-    return isinstance(node.left, ast.Name) and isinstance(node.right, ast.Name) and node.left.id == node.right.id
+    return isinstance(left, ast.Name) and isinstance(right, ast.Name) and left.id == right.id
 
 
 def _direct(node: ast.expr) -> list[ast.expr]:

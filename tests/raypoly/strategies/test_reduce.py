@@ -312,3 +312,8 @@ def test_inputs_change_and_grow() -> None:
     assert len(set(grown(tests[0])[-1][0])) == 1
     assert [len(text) for (text,) in grown(["ab" * 100])] == [256, 256, 256]
     assert min(number for args in near(tests) for number in args[0]) >= 0
+
+
+def test_what_is_counted_is_asked_for_once() -> None:
+    code = "def f(nums):\n q, t = nums[:], [0] * 99\n for _ in nums:\n  t[q.pop() % 99] += 1\n return max(t)"
+    assert found(code, "f", LISTS)["known"]

@@ -175,6 +175,13 @@ def test_both_runs_leave_a_program_the_same_depth(sandbox: Sandbox) -> None:
     assert seen.evidence.growth["for"] == float(scored.got)
 
 
+def test_a_program_of_which_nothing_would_remain_is_unknown_and_no_strategy(sandbox: Sandbox) -> None:
+    always = calls(*(([numbers], True) for numbers in ([1, 2, 3], [4], [5, 5])))
+    found = evidence(sandbox, always, "def f(a):\n for x in a:\n  if x != x: return False\n return True")
+    assert found.unknown
+    assert found.strategy == ""
+
+
 def test_the_source_is_read_before_the_program_runs(sandbox: Sandbox) -> None:
     code = f"import os\ndef f(n):\n{LOOP}\nif __name__ == '__candidate__' and not os.getenv('HOME'): pass"
     assert "for" in evidence(sandbox, OPEN, code).canonical
