@@ -63,7 +63,7 @@ async def test_verdicts_come_in_order_with_their_evidence_and_identical_programs
         )
         assert [verdict.status for verdict in first] == ["passed", "wrong", "passed", "passed"]
         assert first[0].evidence is not None
-        assert first[0].evidence.strategy == "comprehension"
+        assert first[0].evidence.strategy == "scan"
         assert scorers.programs_run == before + 2
         assert first[0] is first[2] is second[0]
         # another problem with the same tests asks the same of its programs

@@ -18,7 +18,7 @@ import pyarrow as pa
 from raypoly import Run
 from raypoly.algorithms import objectives
 from raypoly.algorithms.objectives import ScoredGroup
-from raypoly.core.values import Draft, Group, Rollout
+from raypoly.core.values import Draft, Group, Rollout, Verdict
 from raypoly.data import build_problem_set
 from raypoly.recipes.cppo.gate_stage import ContractGate
 from raypoly.run.store.catalogue import step_key
@@ -26,7 +26,7 @@ from raypoly.run.store.rollout_columns import of_drafts
 from raypoly.run.store.rollout_files import encode_step
 from raypoly.run.store.step_records import CompletedStep
 from tests.support.finished_run import HOSTILE
-from tests.support.scored_run import as_scored, without_labels, write_scored_run
+from tests.support.scored_run import without_labels, write_scored_run
 
 FIRST = f"A: Loop over the numbers \u202e{HOSTILE}"
 PLANS = (f"{FIRST}\nB: Use recursion.", "A: Sum them.\nThat is all.")
@@ -36,7 +36,7 @@ _NONE = np.zeros(0, np.int32)
 def write_planned_run(folder: Path, *overrides: str) -> str:
     """Returns the run's URI."""
     own = ("scaffold.name=tuple", "scaffold.methods=2", "objective.name=cppo", *overrides)
-    run = Run(write_scored_run(folder, as_scored, without_labels, None, *own))
+    run = Run(write_scored_run(folder, _looping, without_labels, None, *own))
     step, objective = run.completed(0), objectives.of_run(run.config)
     solved, unsolved = step.groups
     groups = (_planned(run, solved), _planned(run, replace(unsolved, rollouts=(), findings={}, draft_of=_NONE)))
@@ -53,6 +53,12 @@ def write_planned_run(folder: Path, *overrides: str) -> str:
     )
     (run.directory / step_key(0)).write_bytes(encode_step(written))
     return run.uri
+
+
+def _looping(problem: str, place: int, verdict: Verdict) -> Verdict:
+    # as puzzles are labelled, whose strategy is a construct
+    found = verdict.evidence
+    return replace(verdict, evidence=found and replace(found, strategy=found.strategy and "for"))
 
 
 def _planned(run: Run, group: Group) -> Group:

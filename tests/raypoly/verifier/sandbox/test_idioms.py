@@ -206,5 +206,5 @@ def test_a_bare_functions_evidence_is_the_methods(sandbox: Sandbox) -> None:
     method = sandbox.score(METHOD["calls"], CLASS.removesuffix(" return ") + "\n  " + loop.format(" "))
     assert bare.evidence is not None
     assert method.evidence is not None
-    assert bare.evidence.strategy == method.evidence.strategy == "for"
+    assert bare.evidence.strategy == method.evidence.strategy == "scan"
     assert "sort" not in bare.evidence.canonical
