@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.immediate_exit import exit_now
-from tests.support.warm_model import warm_model as build_warm_model
 
 # A shell that runs the tests in its background ignores Ctrl-C, and so would every command that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,6 +35,8 @@ RAY_GROUPS = ("actors", "workflows", "runs")
 @pytest.fixture(scope="session")
 def warm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Hugging Face folder whose samples have mixed rewards and several strategies, so that training changes it."""
+    from tests.support.warm_model import warm_model as build_warm_model  # brings torch, which few tests need
+
     return build_warm_model(tmp_path_factory.mktemp("warm") / "model")
 
 

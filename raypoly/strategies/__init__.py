@@ -5,9 +5,9 @@ Programs that differ in words only have one canonical form. Features tell what a
 
 1. `evidence.py` runs in the parent: it asks sandbox children, and reads their answers as `Evidence`. All other files
    run in confined children: standard library alone, hostile source.
-2. `traced_runs/observer.py` is what a child runs; `traced_runs/observe.py` does it, by those below.
+2. `traced_runs/observer.py` is what a child runs.
 3. `live_code/live_program.py`: the live part of the program, in one spelling, and its canonical text.
 4. `live_code/constructs.py` and `features/algorithm_features.py` read it: what repeats work, and names of features.
-5. `traced_runs/instrument.py` and `meter.py`: the program is run on a small and a large input with counters put in,
-   then again with one construct taken away at a time, to see whether it mattered.
+5. `traced_runs/reduce.py`: the program is run with one place after another switched off (`sites.py`), to see what its
+   answers and its work need. What remains is read again, and its rounds are counted.
 """

@@ -5,7 +5,7 @@
 
 The first child says what the source says; a program can't change that. The second runs the program, if its tests are
 calls: what changes neither answers nor work is left out, and the source is read again (`Reduction`). Puzzles and plain
-tasks differ by the construct that did the work (`Experiment`), and get no features. What can't be decided is unknown.
+tasks differ by the construct that did most work of what remains, and get no features. What can't be decided is unknown.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from raypoly.strategies.features.algorithm_features import DEGENERATE_KINDS
 from raypoly.strategies.judge.structural import approach_of
 from raypoly.verifier.sandbox.prepared_suite import Case
 
-# an observed program takes the tests in the order of a scored run, up to so many; beyond, its smallest and largest
-_MOST_TESTS = 32
 _NOTHING_KNOWN = Evidence("", (), {}, "")
 _ROOM = "raypoly.strategies"
 
@@ -40,7 +38,7 @@ class StrategyEvidence:
         """Of what remains of the program, where its run found something that may be left out."""
         match run:
             case ("reduced", {"choices": [_, *_] as choices, "known": True}):
-                return code, problem.entry_point, True, choices
+                return code, problem.entry_point, not _by_construct(problem), choices
             case _:
                 return None
 
@@ -50,15 +48,15 @@ class StrategyEvidence:
         """Arguments of `observe`; None if there is nothing to run the program on, or for."""
         if problem.tests.kind not in ("calls", "check") or not cases:
             return None
-        budgeted = any(case.budget is not None for case in cases)
         match source:
-            case {"places": list(places)} if _by_construct(problem):
-                how, asked = "run", _small_and_large(cases, [tuple(place) for place in places])
-            case {"features": [str(first), *_]} if not _by_construct(problem) and first not in DEGENERATE_KINDS:
-                how, asked = "reduced", (*_alike_called(cases), passed)
-            case _:
+            case {"constructs": ["closed_form"]} if _by_construct(problem):
                 return None
-        return code, problem.prelude, problem.entry_point, budgeted, how, asked
+            case {"features": [str(first), *_]} if first in DEGENERATE_KINDS:
+                return None
+            case {"constructs": [_, *_]}:
+                budgeted = any(case.budget is not None for case in cases)
+                return code, problem.prelude, problem.entry_point, budgeted, *_alike_called(cases), passed
+        return None
 
     def read(self, source: Any, run: Any, ran: bool) -> Evidence:
         """The children's answers as `Evidence`; unknown if they have none."""
@@ -68,28 +66,20 @@ class StrategyEvidence:
             case _:
                 return _NOTHING_KNOWN
         match run:
-            case ("run", {"growth": dict(growth), "strategy": str(strategy)}):
-                counts = {str(name): float(count) for name, count in growth.items()}
-                return replace(evidence, growth=counts, strategy=strategy)
-            case ("reduced", {"known": True}) if not evidence.unknown:
-                return replace(evidence, strategy=approach_of(frozenset(evidence.features)))
-            case _ if ran and (evidence.features or not shown):
-                return replace(evidence, constructs=(), features=())
-        return replace(evidence, strategy=shown if ran else "")
+            case ("reduced", {"growth": dict(growth), "known": bool(decided), "strategy": str(strategy)}):
+                evidence = replace(evidence, growth={str(name): float(count) for name, count in growth.items()})
+                if evidence.features and decided:
+                    return replace(evidence, strategy=approach_of(frozenset(evidence.features)))
+                if strategy and decided and not evidence.unknown:
+                    return replace(evidence, strategy=strategy)
+        if ran and (evidence.features or not shown):
+            return replace(evidence, constructs=(), features=())
+        straight = shown == "direct" and not evidence.features  # nothing to observe
+        return replace(evidence, strategy=shown if ran or straight else "")
 
 
 def _by_construct(problem: Problem) -> bool:
     return problem.tests.kind == "calls" and (problem.answer == "completion" or problem.source == "tasks")
-
-
-def _small_and_large(cases: Sequence[Case], places: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Fields of a `Question`."""
-    ordered = sorted(range(len(cases)), key=lambda place: cases[place].size)
-    small, large = ordered[0], ordered[-1]
-    shown = list(range(max(small, large) + 1))
-    if len(shown) > _MOST_TESTS:
-        small, large, shown = 0, 1, [small, large]
-    return [list(cases[place].args) for place in shown], small, large, places
 
 
 def _alike_called(cases: Sequence[Case]) -> tuple[list[list[Any]], list[str]]:

@@ -1,22 +1,60 @@
 """What a confined child does for a program's evidence: `read_source`, `observe` and `warm`.
 
-`observe` runs a program to see which of its constructs do the work, where it can't touch what is seen: under the names,
+    read_source("def f(n): return sum([i for i in range(n)])", "f")
+    -> {"canonical": "def a(b): ...", "constructs": ["comprehension"], "strategy": "comprehension",
+        "features": ["depth_1"]}
+
+`observe` runs a program to see what its answers and its work need, where it can't touch what is seen: under the names,
 descriptors and tests of a scored run, behind the guard that keeps a candidate's hands off counters (`guard.py`). A
 program that the guard refuses is not observed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from raypoly.strategies.traced_runs import observe as trace
-from raypoly.strategies.traced_runs.meter import frame_depth
-from raypoly.strategies.traced_runs.observe import Experiment, Question, read_source
-from raypoly.strategies.traced_runs.reduce import Reduction
+from raypoly.strategies.features.algorithm_features import DEGENERATE_KINDS, features_of
+from raypoly.strategies.live_code.constructs import live_constructs
+from raypoly.strategies.live_code.live_program import canonical_text, live_program
+from raypoly.strategies.traced_runs.reduce import FAMILIES, Reduction, frame_depth
+from raypoly.strategies.traced_runs.sites import FILE, without
 from raypoly.verifier.sandbox.child import budget, frames, guard, plain_data
 
 __all__ = ["observe", "read_source", "warm"]
+_FAMILY = {construct: family for family, constructs in FAMILIES.items() for construct in constructs}
+_NOTHING_SAID: dict[str, Any] = {"canonical": "", "constructs": [], "strategy": "", "features": []}
 _WARM = "def f(a):\n t = 0\n for x in sorted(a):\n  if x in a[:2]: t += d(x) | 0\n return t\ndef d(x): return x"
+_WARM_ROUNDS = 8  # the interpreter specialises code that ran this often
+
+
+def read_source(
+    code: str, entry_point: str, features: bool = True, choices: Sequence[tuple[int, int, Any]] = ()
+) -> dict[str, Any]:
+    """`canonical`, `constructs` and `features` (empty unless asked for): what the source says by itself.
+
+    `strategy` is the family of the live constructs if they are all of one, `direct` if there are none, else empty.
+    `choices`: what is left out (`Reduction.result`). Nothing of the program is run. Raises `SyntaxError` where the code
+    does not parse.
+    """
+    try:
+        if choices:
+            code = without(code, {number: (way, value) for number, way, value in choices})
+        live = live_program(code, entry_point)
+        text = canonical_text(live)
+    except RecursionError:  # nested too deeply: judges see it as it was written
+        return _NOTHING_SAID
+    known = list(features_of(live)) if features else []
+    constructs = list(live_constructs(live.tree))
+    if choices and known[:1] and known[0] in DEGENERATE_KINDS:  # its answers need nothing of it: that says nothing
+        return _NOTHING_SAID | {"canonical": text}
+    families = {_FAMILY[name] for name in constructs if name in _FAMILY} or {"direct"}
+    return {
+        "canonical": text,
+        "constructs": constructs,
+        "strategy": families.pop() if len(families) == 1 else "",
+        "features": known,
+    }
 
 
 def observe(
@@ -27,40 +65,31 @@ def observe(
     prelude: str,
     entry_point: str,
     budgeted: bool,
-    how: str,
-    asked: tuple[Any, ...],
+    tests: list[list[Any]],
+    keywords: list[str],
+    passed: bool,
 ) -> None:
-    """Send `("run", Experiment.result())`, `("reduced", Reduction.result())` or `("tamper", why)`, behind the nonce.
-
-    `how`: `run` or `reduced`. `asked`: a `Question`'s fields; or the last arguments of `Reduction`.
-    """
+    """Send `("reduced", Reduction.result())` or `("tamper", why)`, behind the nonce."""
 
     def report(*message: object) -> None:
         frames.send(channel, nonce + plain_data.encode(message))
 
-    compiled = compile(code, budget.FILE, "exec", dont_inherit=True)
+    compiled = compile(code, FILE, "exec", dont_inherit=True)
     name = guard.check_program(compiled, code, lasting=budgeted)
     if name is not None:
         guard.tampered(report, f"the name {name} can't be used in an observed run")
-    experiment: Experiment | Reduction
-    if how == "reduced":
-        experiment = Reduction(code, entry_point, namespace, *asked)
-    else:
-        tests, *others = asked
-        question = Question(tuple(map(tuple, tests)), *others)
-        experiment = Experiment(code, prelude, entry_point, namespace, question, depth=frame_depth())
+    reduction = Reduction(code, entry_point, namespace, tests, keywords, passed, frame_depth())
     # the walls within the process go up last: what is compiled and imported after them would be taken for tampering
-    watched = budget.reaches_modules(compiled, namespace) and (how == "run" or budget.sets_attributes(compiled))
+    watched = budget.reaches_modules(compiled, namespace) and budget.sets_attributes(compiled)
     changed = guard.close(report, observed=True, budgeted=budgeted, watched=watched)
-    found = experiment.result()
-    if (changed is not None and changed()) or (isinstance(experiment, Experiment) and experiment.lost):
-        guard.tampered(report, "the program changed a module, or ended the count of its calls")
-    report(how, found)
+    found = reduction.result()
+    if changed is not None and changed():
+        guard.tampered(report, "the program changed a module")
+    report("reduced", found)
 
 
 def warm() -> None:
     """Do all of it with programs of our own, so that children find this code's caches filled."""
-    trace.warm()
-    for _ in range(trace.WARM_ROUNDS):
+    for _ in range(_WARM_ROUNDS):
         found = Reduction(_WARM, "f", {}, [[[3, 1, 2]], [[5, 5, 4, 1]], [[1]]]).result()
         read_source(_WARM, "f", True, found["choices"])

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import builtins
 import random
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
+from sys import _getframe
 from types import FunctionType
 from typing import Any
 
@@ -20,18 +23,31 @@ from raypoly.strategies.traced_runs.sites import switched
 from raypoly.verifier.sandbox.child import candidate, object_values, plain_data
 
 _BUILTINS, _seed = vars(builtins), random.seed
+_getrecursionlimit, _setrecursionlimit = sys.getrecursionlimit, sys.setrecursionlimit
 _MOST_TESTS = 16
-_MOST_WORK, _MOST_LARGE_WORK = 3_000, 8_000
-"""Of one input, and of a large one."""
+_MOST_WORK, _MOST_LARGE_WORK, _MOST_LARGEST_WORK = 3_000, 8_000, 20_000
+"""Of one input, of a large one, and of the largest test."""
 _MOST_WORK_A_TRIAL, _FEWEST_RUNS = 16_000, 8
 _MOST_WORK_IN_ALL, _MOST_TRIALS = 600_000, 400
 _LOAD_WORK = 50_000
 _MOST_BITS, _MOST_BYTES = 1 << 14, 1 << 18  # of a number, and of a result
-_RECORDED, _KEPT = 14, 16  # inputs on which blocks are counted, and values of a function that are kept
+_RECORDED, _KEPT = 16, 16  # inputs on which blocks are counted, and values of a function that are kept
 # a reduced run may take so much more: a sum in another order, a call more
 _SLOWER, _SLACK = 1.15, 12
 # a later way to reduce a site is better only by so much: of `list(zip(...))` and `zip(...)` neither is
 _LESS = 0.8
+# strategies and their constructs; where several did comparable work, the first is the one that drove the rest
+FAMILIES = {
+    "recursion": ("recursion",),
+    "while": ("while",),
+    "for": ("for",),
+    "reduce": ("reduce",),
+    "higher_order": ("map", "filter"),
+    "comprehension": ("comprehension", "generator"),
+}
+_COMPARABLE, _FEEDER = 0.4, 8
+_CYCLE = 16  # frames from a function's call to its next
+_NOTHING_KNOWN: dict[str, Any] = {"choices": [], "known": False, "growth": {}, "strategy": ""}
 _PLAIN = frozenset({int, bool, float, str, type(None)})
 _SIZED = (list, str, tuple, dict, set, frozenset, bytes, range)
 _QUICK = (dict, set, frozenset, range)
@@ -62,18 +78,25 @@ class Reduction:
         tests: Sequence[Sequence[Any]],
         keywords: Sequence[str] = (),
         passed: bool = True,
+        depth: int = 0,
     ) -> None:
-        """`namespace`: where the prelude has run. `keywords`: names of the last arguments. `passed`: else statements
-        stay, since what a bug makes useless is still its idea. Raises `SyntaxError`.
+        """`namespace`: where the prelude has run. `tests`: in the order of a scored run. `keywords`: names of the last
+        arguments. `passed`: else statements stay, since what a bug makes useless is still its idea. `depth`: Python
+        frames below a scored run's calls, so that as many are left; 0 leaves the limit of recursion as it is. Raises
+        `SyntaxError`.
         """
         self._entry_point, self._namespace, self._keywords = entry_point, namespace, keywords
         self._passed = passed
         self._program = switched(code)
-        ordered = sorted(map(tuple, tests), key=lambda args: len(plain_data.pack(args)))
-        chosen = [*ordered[: _MOST_TESTS - 1], *ordered[-1:]] if len(ordered) > _MOST_TESTS else ordered
-        larger = grown(ordered[-1])
+        self._depth, self._extra = depth, 0
+        by_size = sorted(range(len(tests)), key=lambda place: len(plain_data.pack(tuple(tests[place]))))
+        several = {*by_size[: _MOST_TESTS - 1], *by_size[-1:]}
+        chosen, largest = [tuple(tests[place]) for place in sorted(several)], tuple(tests[by_size[-1]])
+        larger = grown(largest)
         self._inputs = list(dict.fromkeys(map(plain_data.pack, [*chosen, *near(chosen), *larger])))
-        large = set(map(plain_data.pack, [ordered[-1], *larger]))
+        self._tests = len(set(map(plain_data.pack, chosen)))
+        self._largest = self._inputs.index(plain_data.pack(largest))
+        large = set(map(plain_data.pack, [largest, *larger]))
         self._large = {place for place, packed in enumerate(self._inputs) if packed in large}
         self._own: dict[str, Any] = {}
         self._module = FunctionType(self._program.code, self._own)
@@ -82,13 +105,17 @@ class Reduction:
         self._values: dict[int, list[Any]] = {}
         self._picked: dict[int, int] = {}
         self._first: dict[int, bool] = {}
-        self._recording = True
+        self._recorder: Callable[[int], bool] | None = self._tick
+        self._rounds: dict[str, int] = {}
+        self._rounds_of: list[dict[str, int]] = []  # by input
         self._left: Any = iter(range(0))
         self._limit = self._spent = self._trials = 0
-        self._ticks: list[Any] = [partial(self._tick, number) for number in range(self._program.ticks)]
+        self._ticks: list[Any] = [None] * self._program.ticks
 
     def result(self) -> dict[str, Any]:
-        """`choices`: `[site, way, value]` each; `known`: whether the oracle holds, and trials sufficed."""
+        """`choices`: `[site, way, value]` each; `known`: whether the oracle holds, and trials sufficed; `growth` and
+        `strategy`: see `work_by_construct`, of what remains, on its smallest and its largest test.
+        """
         _BUILTINS.update(self._names())
         try:
             return self._reduced()
@@ -98,9 +125,9 @@ class Reduction:
 
     def _reduced(self) -> dict[str, Any]:
         first = self._all_runs()
-        self._recording = False  # counts and values are those of the first inputs
+        self._recorder = None  # counts and values are those of the first inputs
         if first is None:
-            return {"choices": [], "known": False}
+            return _NOTHING_KNOWN
         first = self._affordable(first)
         self._base, self._work, known = first, list(self._counts), True
         try:
@@ -114,9 +141,23 @@ class Reduction:
         last = self._all_runs(first)
         self._state[:] = found
         if last is None:
-            return {"choices": [], "known": False}
+            return _NOTHING_KNOWN
         choices = [[number, way, self._stand_in(number)] for number, way in enumerate(self._state) if way]
-        return {"choices": choices, "known": known}
+        return {"choices": choices, "known": known, **self._work_by_construct(first)}
+
+    def _work_by_construct(self, first: list[_Run | None]) -> dict[str, Any]:
+        texts = [len(repr(plain_data.unpack(test))) for test in self._inputs[: self._tests]]
+        sizes = {place: (texts[place], run.work) for place, run in enumerate(first[: self._tests]) if run is not None}
+        base = [run if place in sizes else None for place, run in enumerate(self._base)]
+        self._recorder, self._rounds_of = self._round, []
+        if not sizes or self._all_runs(base) is None:
+            return {"growth": {}, "strategy": ""}
+        small, large = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
+        less = self._rounds_of[small] if small != large else {}
+        found = {name: count for name, count in self._rounds_of[large].items() if count > less.get(name, 1)}
+        # one whose largest test is too large to observe is not known by smaller ones
+        ended = all(place in sizes for place, size in enumerate(texts) if size == max(texts))
+        return {"growth": {name: float(found[name]) for name in sorted(found)}, "strategy": strongest(found) * ended}
 
     def _affordable(self, runs: list[_Run | None]) -> list[_Run | None]:
         """Runs of large inputs and the cheapest others, None for the rest."""
@@ -142,7 +183,7 @@ class Reduction:
     def _ways(self, number: int) -> list[int]:
         site = self._program.sites[number]
         once = site.kind != "loop" or self._work[site.arms[0]] == self._work[site.arms[1]]
-        ways = [way for way in range(1, site.ways + 1) if way == 1 or once]
+        ways = [way for way in range(1, site.ways + 1) if way != 2 or once]
         return [way for way in ways if not site.parts or not any(self._state[part] for part in site.parts[way - 1])]
 
     def _tried(self, *reductions: dict[int, int]) -> bool:
@@ -213,20 +254,25 @@ class Reduction:
         _seed(0)
         make = object_values.maker(self._own)
         self._begin(_LOAD_WORK)
+        self._leave_depth(0)
         try:
             self._module()
             given = self._namespace.get(candidate.bare_name(self._entry_point))
             function = candidate.entry(self._own, self._entry_point, given)
         except BaseException:  # noqa: BLE001 - the program may raise anything
             return None
+        self._leave_depth(1)
         runs: list[_Run | None] = []
         for place, data in enumerate(self._inputs):
-            self._recording = self._recording and place < _RECORDED
+            self._recorder = self._recorder if place < _RECORDED else None
+            self._rounds = {}
+            self._rounds_of.append(self._rounds)
             whole = None if base is None else base[place]
             if base is not None and whole is None:
                 runs.append(None)
                 continue
             most = _MOST_LARGE_WORK if place in self._large else _MOST_WORK
+            most = _MOST_LARGEST_WORK if place == self._largest else most
             allowed = most if whole is None else int(whole.work * _SLOWER) + _SLACK
             args = plain_data.unpack(data, make)
             self._begin(allowed if whole is None or place in self._large else 2 * allowed)
@@ -245,11 +291,20 @@ class Reduction:
             runs.append(run)
         return runs if any(runs) else None
 
+    def _leave_depth(self, below: int) -> None:
+        # `below`: frames between a call and loading, in a scored run
+        if self._depth:  # a tick takes a call, and counting rounds another
+            extra = frame_depth() - self._depth - below + (self._recorder == self._round)
+            _setrecursionlimit(_getrecursionlimit() + extra - self._extra)
+            self._extra = extra
+
     def _begin(self, limit: int) -> None:
         # counted in C: most of the time would go into it
-        self._limit, self._left = limit, iter(range(1, limit + 1))
-        if not self._recording:
+        self._limit, self._left = limit, iter(b"1" * limit)
+        if self._recorder is None:
             self._ticks[:] = [self._left.__next__] * len(self._ticks)
+        else:
+            self._ticks[:] = [partial(self._recorder, number) for number in range(len(self._ticks))]
 
     def _done(self) -> int:
         return int(self._limit - self._left.__length_hint__())
@@ -263,6 +318,7 @@ class Reduction:
             "@s": self._state,
             "@t": self._ticks,
             "@z": self._sized,
+            "@each": self._each,
             "@big": self._bounded,
             "@pow": self._power,
             "@shift": self._shifted,
@@ -276,6 +332,25 @@ class Reduction:
     def _tick(self, number: int) -> bool:
         self._counts[number] += 1
         return bool(next(self._left))
+
+    def _round(self, number: int) -> bool:
+        construct = self._program.constructs.get(number)
+        if construct == "function":
+            frame = _getframe(1)
+            code, back, left = frame.f_code, frame.f_back, _CYCLE
+            while left and back is not None and back.f_code is not code:
+                back, left = back.f_back, left - 1
+            construct = "recursion" if left and back is not None else None
+        if construct is not None:
+            self._rounds[construct] = self._rounds.get(construct, 0) + 1
+        return bool(next(self._left))
+
+    def _each(self, number: int, items: Any) -> Any:
+        try:
+            items = iter(items)
+        except TypeError:
+            return items  # the construct says so in its own words
+        return compress(items, iter(self._ticks[number], False))
 
     def _sized(self, value: Any) -> Any:
         if type(value) in _SIZED:
@@ -310,7 +385,7 @@ class Reduction:
             raise _Enough
 
     def _got(self, number: int, value: Any) -> Any:
-        if self._recording:
+        if self._recorder == self._tick:
             values = self._values.setdefault(number, [])
             if len(values) < _KEPT:
                 values.append(value)
@@ -330,6 +405,25 @@ class Reduction:
         if _bytes_of(tuple(values)) == _bytes_of((values[0],) * len(values)):
             return _other(values[0])
         return values[at % len(values)]
+
+
+def strongest(rounds: Mapping[str, int]) -> str:
+    """The family of constructs that did the work: the first that did about as much as any; `direct` where none did."""
+    done = {family: sum(rounds.get(name, 0) for name in names) for family, names in FAMILIES.items()}
+    if not any(done.values()):
+        return "direct"
+    # what feeds a `reduce`, as a filter, may have many more items
+    if _FEEDER * done["reduce"] >= done["higher_order"]:
+        done["higher_order"] = 0
+    return next(family for family, count in done.items() if count >= _COMPARABLE * max(done.values()))
+
+
+def frame_depth() -> int:
+    """Python frames of this thread, its caller's included."""
+    frame, depth = _getframe(1), 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
+    return depth
 
 
 def _bytes_of(values: tuple[Any, ...]) -> bytes:

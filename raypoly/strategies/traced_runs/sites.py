@@ -11,16 +11,17 @@ agree. The names that are put in are no identifiers.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import CodeType
 from typing import Any
 
-from raypoly.strategies.live_code.bindings import COMPREHENSIONS, nodes
-from raypoly.strategies.live_code.constructs import called
-from raypoly.strategies.traced_runs.instrument import FILE
+from raypoly.strategies.live_code.bindings import COMPREHENSIONS, nodes, parameters, stores
+from raypoly.strategies.live_code.constructs import called, construct_of
 
+FILE = "<observed>"
 Choices = Mapping[int, tuple[int, Any]]
 """By site: which way it is reduced, from 1, and the value that calls give."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -37,7 +38,8 @@ _BY_SIZE_NAMES = """
     split union intersection difference most_common elements
 """
 _WHOLE, _COMMON, _BY_SIZE = (frozenset(names.split()) for names in (_WHOLE_NAMES, _COMMON_NAMES, _BY_SIZE_NAMES))
-_MOST_SMALL, _MOST_DIRECT = 4, 2
+_BUILTIN_NAMES = frozenset(vars(builtins))
+_MOST_SMALL, _MOST_DIRECT, _MOST_COPIES = 4, 2, 3
 _BITWISE = (ast.BitOr, ast.BitXor, ast.BitAnd)
 _LOAD = ast.Load()
 # what is put in stands nowhere
@@ -49,7 +51,8 @@ class Site:
     """One place, or all calls of a function."""
 
     kind: str
-    """`branch`, `statement`, `loop` (2: its body once), `value`, `calls` or `decorator`."""
+    """`branch`, `statement`, `loop` (2: its body once), `value`, `calls` or `decorator`. A loop's last ways set its one
+    name to a parameter."""
     ways: int
     block: int
     """The tick of the block that it stands in."""
@@ -78,6 +81,8 @@ class Switched:
     code: CodeType
     sites: list[Site]
     ticks: int
+    constructs: dict[int, str]
+    """By tick: the construct whose rounds it counts; `function` where a function begins."""
 
 
 def switched(source: str) -> Switched:
@@ -88,7 +93,7 @@ def switched(source: str) -> Switched:
     for number, within in walk.parts:
         found = frozenset(walk.numbers[id(node)] for node in within if id(node) in walk.numbers)
         walk.sites[number].parts.append(found)
-    return Switched(code, walk.sites, walk.ticks)
+    return Switched(code, walk.sites, walk.ticks, walk.constructs)
 
 
 def without(source: str, choices: Choices) -> str:
@@ -109,6 +114,8 @@ class _Walk(ast.NodeTransformer):
         self.groups: dict[str, int] = {}
         self.numbers: dict[int, int] = {}
         self.parts: list[tuple[int, Sequence[ast.AST]]] = []
+        self.constructs: dict[int, str] = {}
+        self.parameters: list[str] = []
         for node in nodes(tree):
             if isinstance(node, _FUNCTIONS) and node.name not in self.groups and not node.name.startswith("__"):
                 self.groups[node.name] = len(self.sites)
@@ -117,7 +124,9 @@ class _Walk(ast.NodeTransformer):
     def chosen(self, number: int) -> int:
         return self.choices.get(number, (0, None))[0]
 
-    def tick(self) -> ast.expr:
+    def tick(self, construct: str | None = None) -> ast.expr:
+        if construct is not None:
+            self.constructs[self.ticks] = construct
         self.ticks += 1
         return ast.Call(_item("@t", self.ticks - 1), [], [], **_AT)
 
@@ -140,10 +149,10 @@ class _Walk(ast.NodeTransformer):
             found = _either(ast.Compare(_state(number), [ast.Eq()], [_constant(way)], **_AT), ways[way - 1], found)
         return _either(_state(number), found, whole)
 
-    def body(self, block: list[ast.stmt]) -> list[ast.stmt]:
+    def body(self, block: list[ast.stmt], construct: str | None = None) -> list[ast.stmt]:
         """A block that counts when it begins."""
         outer, self.block = self.block, self.ticks
-        begin = ast.Expr(self.tick(), **_AT)
+        begin = ast.Expr(self.tick(construct), **_AT)
         found = self.statements(block)
         self.block = outer
         if self.reduces:
@@ -165,33 +174,49 @@ class _Walk(ast.NodeTransformer):
         return found or [ast.Pass(**_AT) for _ in block[:1]]
 
     def statement(self, stmt: ast.stmt) -> list[ast.stmt]:
-        number = self.site("statement", 1, stmt)
+        copies = self.copies(stmt)
+        number = self.site("statement", 1 + len(copies), stmt)
         new: list[ast.stmt] = [self.visit(stmt)]
         self.close(number)
         if self.reduces:
-            return [] if self.chosen(number) else new
+            ways: list[list[ast.stmt]] = [new, [], *([copy] for copy in copies)]
+            return ways[self.chosen(number)]
         # a target that is no name is not asked twice: that could change something
         if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) and _explodes(stmt):
             new.append(ast.Expr(_call("@big", ast.Name(stmt.target.id, _LOAD, **_AT)), **_AT))
-        return [ast.If(ast.UnaryOp(ast.Not(), _state(number), **_AT), new, [], **_AT)]
+        left_out = ast.If(ast.UnaryOp(ast.Not(), _state(number), **_AT), new, [], **_AT)
+        return [left_out, *_switched_copies(number, 2, copies)]
+
+    def copies(self, loop: ast.stmt) -> list[ast.stmt]:
+        """A loop that leaves one name may have left a parameter: assignments that say so."""
+        if not isinstance(loop, (ast.For, ast.While)):
+            return []
+        names = stores(loop.body) - (stores([loop.target]) if isinstance(loop, ast.For) else set())
+        if len(names) != 1:
+            return []
+        (name,) = names
+        sources = [source for source in self.parameters if source != name][:_MOST_COPIES]
+        to, get = ast.Name(name, ast.Store(), **_AT), [ast.Name(source, _LOAD, **_AT) for source in sources]
+        return [ast.Assign([to], source, **_AT) for source in get]
 
     def loop(self, node: ast.While) -> list[ast.stmt]:
         """A `while`: left out, or its body once."""
-        number = self.site("loop", 2, node)
+        copies = self.copies(node)
+        number = self.site("loop", 2 + len(copies), node)
         entry, node.test = self.tick(), self.visit(node.test)
         self.sites[number].arms = self.ticks, self.sites[number].first
-        node.body = self.body(node.body)
+        node.body = self.body(node.body, "while")
         node.orelse = self.statements(node.orelse)
         self.close(number)
         if not self.reduces:
             begin = ast.Expr(_call("@once", _constant(number), entry), **_AT)
             node.test = _either(_state(number), _call("@once", _constant(number)), node.test)
-            return [begin, node]
+            return [begin, *_switched_copies(number, 3, copies), node]
         once = node.body[:-1] if isinstance(node.body[-1], ast.Break) else node.body
         if any(isinstance(part, (ast.Break, ast.Continue)) for stmt in once for part in nodes(stmt)):
             once = [ast.While(_constant(True), [*once, ast.Break(**_AT)], [], **_AT)]
         once = once or [ast.Pass(**_AT)]
-        ways: list[list[ast.stmt]] = [[node], [], once]
+        ways: list[list[ast.stmt]] = [[node], [], once, *([copy] for copy in copies)]
         return ways[self.chosen(number)]
 
     def visit_Module(self, node: ast.Module) -> ast.Module:
@@ -202,7 +227,9 @@ class _Walk(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         first, place = self.ticks, len(self.sites)
-        node.body = self.body(node.body)
+        outer, self.parameters = self.parameters, sorted(parameters(node.args))
+        node.body = self.body(node.body, "function")
+        self.parameters = outer
         if node.name in self.groups:
             group = self.sites[self.groups[node.name]]
             group.first, group.last, group.sites = first, self.ticks, range(place, len(self.sites))
@@ -221,7 +248,7 @@ class _Walk(ast.NodeTransformer):
         return [self.switch(number, node, [ast.Name("@same", _LOAD, **_AT)])]
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
-        begin, node.body = self.tick(), self.visit(node.body)
+        begin, node.body = self.tick("function"), self.visit(node.body)
         if not self.reduces:
             node.body = ast.BoolOp(ast.And(), [begin, node.body], **_AT)
         return node
@@ -263,7 +290,7 @@ class _Walk(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.For:
         node.iter = self.visit(node.iter)
-        node.body = self.body(node.body)
+        node.body = self.body(node.body, "for")
         node.orelse = self.statements(node.orelse)
         return node
 
@@ -325,7 +352,7 @@ class _Walk(ast.NodeTransformer):
             way, value = self.choices.get(self.groups.get(name, -1), (0, None))
             return _constant(value) if way else new
         if isinstance(new, COMPREHENSIONS):
-            new.generators[-1].ifs.insert(0, self.tick())
+            new.generators[-1].ifs.insert(0, self.tick(construct_of(new)))
         elif isinstance(new, ast.BinOp) and isinstance(new.op, (ast.Pow, ast.LShift)):
             return _call("@pow" if isinstance(new.op, ast.Pow) else "@shift", new.left, new.right)
         elif isinstance(new, ast.BinOp) and (isinstance(new.op, ast.Mult) or _doubles(new.left, new.right)):
@@ -344,6 +371,9 @@ class _Walk(ast.NodeTransformer):
             new.args = [arg if isinstance(arg, (ast.Starred, ast.Lambda)) else _call("@z", arg) for arg in new.args]
             if isinstance(new.func, ast.Attribute):
                 new.func.value = _call("@z", new.func.value)
+            if construct_of(new) and len(new.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in new.args):
+                self.tick(construct_of(new))
+                new.args[1] = _call("@each", _constant(self.ticks - 1), new.args[1])
         return new
 
 
@@ -358,7 +388,7 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
             return
     elif not isinstance(node, _VALUES) or (isinstance(node, ast.Call) and called(node) in _WHOLE):
         return
-    within = [part for part in _within(node) if not isinstance(part, ast.Constant)]
+    within = [part for part in _within(node) if getattr(part, "id", "") not in _BUILTIN_NAMES]
     direct = [part for part in _direct(node) if not isinstance(part, (ast.Constant, ast.Lambda, ast.GeneratorExp))]
     named, small = set[str](), list[ast.expr]()
     for part in sorted(within, key=lambda part: len(nodes(part))):
@@ -404,6 +434,13 @@ def _within(node: ast.expr) -> Iterator[ast.expr]:
 
 def _item(name: str, number: int) -> ast.expr:
     return ast.Subscript(ast.Name(name, _LOAD, **_AT), _constant(number), _LOAD, **_AT)
+
+
+def _switched_copies(number: int, first: int, copies: list[ast.stmt]) -> list[ast.stmt]:
+    return [
+        ast.If(ast.Compare(_state(number), [ast.Eq()], [_constant(way)], **_AT), [copy], [], **_AT)
+        for way, copy in enumerate(copies, first)
+    ]
 
 
 def _state(number: int) -> ast.expr:

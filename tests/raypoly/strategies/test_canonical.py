@@ -15,7 +15,7 @@ from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Problem, TestSuite
 from raypoly.strategies.features.algorithm_features import algorithm_features
 from raypoly.strategies.live_code.live_program import LiveProgram, canonical_text, live_program
-from raypoly.strategies.traced_runs.observe import read_source
+from raypoly.strategies.traced_runs.observer import read_source
 from raypoly.verifier.sandbox import Sandbox
 from tests.raypoly.strategies.test_algorithm_features import AROUND, HASH, TRICKS
 from tests.raypoly.strategies.test_algorithm_features import PLAIN as PAIR

@@ -230,7 +230,7 @@ def test_what_reading_leaves_of_dead_code_goes_by_runs(trick: str) -> None:
     ],
 )
 def test_a_program_whose_answers_vary_or_that_has_none_is_not_known_and_stays(code: str) -> None:
-    assert found(code, "f", LISTS) == {"choices": [], "known": False}
+    assert found(code, "f", LISTS) == {"choices": [], "known": False, "growth": {}, "strategy": ""}
 
 
 def test_random_numbers_are_the_same_in_each_run() -> None:
@@ -257,7 +257,7 @@ def test_random_numbers_are_the_same_in_each_run() -> None:
 def test_a_program_without_an_end_is_not_waited_for(code: str) -> None:
     start = time.monotonic()
     result = found(code, "f", [[0], [1], [3], [8], [20]])
-    assert set(result) == {"choices", "known"}
+    assert set(result) == {"choices", "known", "growth", "strategy"}
     assert time.monotonic() - start < 5
 
 

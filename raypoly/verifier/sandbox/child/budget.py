@@ -1,33 +1,38 @@
 """Count what a program spends, deterministically: steps, live elements, depth. Going over ends the process.
 
-- steps: statements begun in functions (`line` events; each statement has a line of its own), Python calls and generator
-  resumptions (`call` events). A lambda is a step a call, a generator expression a step an element. A test's first
-  comprehensions are one statement each; an item of any other is a step, as of one that assigns, or in a program that
-  names a method that changes a container. At module level a statement counts when it is begun again. Loading the module
-  is part of every test's count, and so is a test that left the module changed.
+- steps: statements begun in functions (a loop's head once an item), Python calls and generator resumptions, which a
+  generator expression has once an item. A test's first comprehensions are one statement each; an item of any other is a
+  step, as of one that assigns, or in a program that names a method that changes a container. At module level a
+  statement counts when it is begun again. Loading the module is part of every test's count, and so is a test that left
+  the module changed.
 - elements: what live functions and the module hold, however nested (`holdings.py`), looked at when a statement begins
   or a function returns, plus a comprehension's result; the peak counts.
 - depth: nested Python frames, without comprehensions, generator expressions and the outermost function with `yield`.
 
-The counters live in closures of functions that a candidate has no way to name (`guard.py`).
+The program's own source counts (`counted_source.py`), so that every Python counts alike; what the library does is
+free. The counters live in closures of functions that a candidate has no way to name (`guard.py`).
 """
 
 from __future__ import annotations
 
-import ast
+import builtins
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from opcode import opmap
 from os import _exit
+from sys import _getframe
 from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any
 
 from raypoly.verifier.sandbox.child import guard, holdings
+from raypoly.verifier.sandbox.child.counted_source import counted
 
 _COUNTERS = ("steps", "elements", "depth")
 FILE = "<candidate>"
-_COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
-_CONTAINERS = (list, dict, set)
+# whose items come without a step of the program's
+_ITERABLES = frozenset({list, tuple, set, frozenset, dict, str, range, map, filter, zip, enumerate})
+_DEEPER = 4
 # comprehensions of a test without a step an item: a plain solution has one or two, one that chops its work many
 _FREE_COMPREHENSIONS = 4
 # A look at few objects is made at each line. After a dearer one, lines pass without: looks grow no faster than lines.
@@ -35,8 +40,6 @@ _CHEAP_LOOK, _OBJECTS_A_LINE = 128, 8
 _NO_LIMIT = float("inf")
 
 Report = Callable[..., None]
-Trace = Callable[[FrameType, str, Any], Any]
-_gettrace, _settrace = sys.gettrace, sys.settrace
 
 
 class Counters:
@@ -48,6 +51,7 @@ class Counters:
         "changed",
         "comprehensions",
         "deepest",
+        "delegating",
         "depth",
         "free",
         "generators",
@@ -61,7 +65,7 @@ class Counters:
         "report",
         "steps",
         "total",
-        "trace",
+        "yielding",
     )
 
     def __init__(self, report: Report, namespace: dict[str, Any], free: int, lasting: bool = False) -> None:
@@ -69,7 +73,6 @@ class Counters:
         self.free = free
         """Comprehensions of a test that cost no step an item."""
         self.held = holdings.Holdings(namespace, lasting)
-        self.trace: Trace | None = None
         self.changed: Callable[[], bool] | None = None
         """Whether a module, or what is in one, has changed. None if the program has no way to a module."""
         self.base = 0
@@ -83,21 +86,22 @@ class Counters:
         """Functions that run now, outermost first."""
         self.callers: list[holdings.FrameLocals | None] = []
         """What all but the innermost held when they called; None if the called may change it."""
+        self.yielding: list[bool] = []
+        """Whether they are functions with `yield`."""
+        self.delegating: set[FrameType] = set()
+        """Functions that hand on what another generator yields."""
         self.generators = self.comprehensions = 0
-        """Nested functions with `yield` that run now; comprehensions begun in this test."""
+        """How many of `live` are functions with `yield`; comprehensions begun in this test."""
         self.steps = self.total = self.peak = self.depth = self.deepest = self.pause = 0
 
 
 def install(report: Report, namespace: dict[str, Any], code: CodeType) -> Counters:
-    """Close the ways to tamper, then count frames that begin after this call."""
+    """Give the program's code what it calls to count, and close the ways to tamper. `code`: as it was written."""
     # looking at all modules after each test costs time: only where the program has a way to one
     watched = reaches_modules(code, namespace)
     free = 0 if changes_containers(code) else _FREE_COMPREHENSIONS
     counters = Counters(report, namespace, free, not sets_attributes(code))
-    counters.held.know_code(code)
-    counters.trace = _tracer(counters)
-    # before the guard replaces `settrace`; frames that exist already are not traced
-    _settrace(counters.trace)
+    vars(builtins).update(_hooks(counters))
     counters.changed = guard.close(report, watched=watched)
     return counters
 
@@ -122,6 +126,7 @@ def begin(counters: Counters, limits: dict[str, int] | None, arguments: Any) -> 
     counters.deepest = counters.reached
     counters.live.clear()
     counters.callers.clear()
+    counters.yielding.clear()
     counters.held.begin(arguments)
     # loading alone may be over this test's budget
     for which, count in ((0, counters.steps), (2, counters.deepest)):
@@ -131,9 +136,7 @@ def begin(counters: Counters, limits: dict[str, int] | None, arguments: Any) -> 
 
 
 def counts(counters: Counters) -> dict[str, int]:
-    """Counts at a test's end. A tracer no longer in place was switched off."""
-    if _gettrace() is not counters.trace:
-        guard.tampered(counters.report, "the step counter was switched off")
+    """Counts at a test's end."""
     if counters.changed is not None and counters.changed():
         guard.tampered(counters.report, "the program changed a module")
     return {"steps": counters.steps, "elements": counters.peak, "depth": counters.deepest}
@@ -183,21 +186,23 @@ def _look_at_frame(counters: Counters, frame: FrameType) -> None:
     _note(counters, longest)
 
 
-def _begin_call(counters: Counters, frame: FrameType) -> None:
+def _begin_call(counters: Counters, frame: FrameType, generator: bool) -> None:
+    """The function of this frame goes on, or begins."""
+    _step(counters)
+    _join(counters, frame.f_back)
+    _push(counters, frame, generator)
+
+
+def _push(counters: Counters, frame: FrameType, generator: bool) -> None:
     if counters.live:
         caller = counters.live[-1]
         shares = caller.f_code.co_cellvars or caller.f_code.co_freevars
         counters.callers.append(None if shares else counters.held.locals_of(caller))
     counters.live.append(frame)
-
-
-def _end_call(counters: Counters) -> None:
-    counters.live.pop()
-    if counters.callers:
-        counters.callers.pop()
-
-
-def _enter(counters: Counters) -> None:
+    counters.yielding.append(generator)
+    counters.generators += generator
+    if generator and counters.generators < 2:
+        return
     counters.depth += 1
     if counters.depth > counters.deepest:
         counters.deepest = counters.depth
@@ -205,82 +210,142 @@ def _enter(counters: Counters) -> None:
             _over(counters, 2, counters.depth)
 
 
-def _tracer(counters: Counters) -> Trace:
-    """Trace function for `call` events; it picks one for the rest of the frame."""
-    on_module = _module_tracer(counters)
+def _end_call(counters: Counters) -> None:
+    counters.live.pop()
+    if counters.callers:
+        counters.callers.pop()
+    generator = counters.yielding.pop()
+    counters.depth -= not generator or counters.generators > 1
+    counters.generators -= generator
 
-    def on_call(frame: FrameType, event: str, arg: Any) -> Trace | None:
-        code = frame.f_code
-        if code.co_filename != FILE:
-            return None
-        name = code.co_name
-        if name in _COMPREHENSIONS:
-            counters.comprehensions += 1
-            # with line events each item is a step
-            frame.f_trace_lines = counters.comprehensions > counters.free or assigns(code)
-            return on_comprehension
-        if name == "<module>":
-            return on_module
+
+def _top(counters: Counters, frame: FrameType) -> FrameType:
+    """The frame, innermost of `live` from now on."""
+    if not counters.live or counters.live[-1] is not frame:
+        _join(counters, frame)
+        if not counters.live or counters.live[-1] is not frame:  # a coroutine goes on
+            _push(counters, frame, True)
+    return frame
+
+
+def _join(counters: Counters, frame: FrameType | None) -> None:
+    """Forget those of `live` that ended in an exception or wait: all that `frame` is not called by."""
+    while True:
+        waiting = []
+        top, back = counters.live[-1] if counters.live else None, frame
+        while back is not top and back is not None:
+            if back in counters.delegating:
+                waiting.append(back)
+            back = back.f_back
+        if back is top:
+            break
+        _end_call(counters)
+    for going_on in reversed(waiting):
         _step(counters)
-        if name == "<genexpr>":
-            return None
-        if code.co_flags & guard.GENERATORS:
-            _begin_call(counters, frame)
-            counters.generators += 1
-            if counters.generators > 1:
-                _enter(counters)
-            return on_generator
-        _enter(counters)
-        _begin_call(counters, frame)
-        if name == "<lambda>":
-            frame.f_trace_lines = False
-        return on_function
-
-    def on_comprehension(frame: FrameType, event: str, arg: Any) -> None:
-        if event == "line":
-            _step(counters)
-        elif event == "return" and type(arg) in _CONTAINERS:
-            _note(counters, counters.total + len(arg))
-
-    def on_frame(frame: FrameType, event: str) -> None:
-        if event == "line":
-            _step(counters)
-            _look_at_frame(counters, frame)
-        elif event == "return":
-            _look_at_frame(counters, frame)
-            _end_call(counters)
-
-    def on_generator(frame: FrameType, event: str, arg: Any) -> None:
-        on_frame(frame, event)
-        if event == "return":
-            counters.depth -= counters.generators > 1
-            counters.generators -= 1
-
-    def on_function(frame: FrameType, event: str, arg: Any) -> None:
-        on_frame(frame, event)
-        if event == "return":
-            counters.depth -= 1
-
-    counters.held.know(on_call, on_module, on_comprehension, on_frame, on_generator, on_function)
-    return on_call
+        _push(counters, going_on, True)
 
 
-def _module_tracer(counters: Counters) -> Trace:
-    """At module level a statement costs a step when it is begun again."""
+def _hooks(counters: Counters) -> dict[str, Callable[..., Any]]:
+    """What a counted source calls, by name (`counted_source.py`)."""
+    found = (*_frame_hooks(counters), *_yield_hooks(counters), *_item_hooks(counters))
+    counters.held.know(*found)
+    return {f"@{hook.__name__}": hook for hook in found}
+
+
+def _frame_hooks(counters: Counters) -> Iterable[Callable[..., Any]]:
     begun: set[int] = set()
 
-    def on_module(frame: FrameType, event: str, arg: Any) -> None:
-        if event == "line":
-            if frame.f_lineno in begun:
-                _step(counters)
-            begun.add(frame.f_lineno)
+    def line() -> bool:
+        _step(counters)
+        _look_at_frame(counters, _top(counters, _getframe(1)))
+        return True
 
-    return on_module
+    def again(number: int) -> bool:
+        if number in begun:
+            _step(counters)
+        begun.add(number)
+        return True
+
+    def enter(generator: bool) -> None:
+        _begin_call(counters, _getframe(1), generator)
+
+    def leave() -> None:
+        frame = _getframe(1)
+        if frame in reversed(counters.live):
+            _look_at_frame(counters, _top(counters, frame))
+            _end_call(counters)
+        else:  # a generator ends while it waits
+            _step(counters)
+
+    def returned(entered: None, value: Any) -> Any:
+        _look_at_frame(counters, _top(counters, _getframe(1)))
+        _end_call(counters)
+        return value
+
+    return line, again, enter, leave, returned
 
 
-_WITH_OWN_LINE = (ast.stmt, ast.excepthandler, ast.match_case)
-_DEEPER = 4
-_ASSIGNMENTS = frozenset(map(opmap.__getitem__, ("STORE_DEREF", "STORE_GLOBAL", "STORE_ATTR", "STORE_SUBSCR")))
+def _yield_hooks(counters: Counters) -> Iterable[Callable[..., Any]]:
+    def paused(value: Any) -> Any:
+        frame = _top(counters, _getframe(1))
+        _look_at_frame(counters, frame)
+        _end_call(counters)
+        # those that hand its items on wait too
+        while counters.live and counters.live[-1] is frame.f_back and counters.live[-1] in counters.delegating:
+            frame = counters.live[-1]
+            _end_call(counters)
+        return value
+
+    def resumed(value: Any) -> Any:
+        _begin_call(counters, _getframe(1), True)
+        return value
+
+    def delegates(items: Any) -> Any:
+        counters.delegating.add(_getframe(1))
+        return map(_element_hook(counters), items) if type(items) in _ITERABLES else items
+
+    def delegated(value: Any) -> Any:
+        counters.delegating.discard(_getframe(1))
+        return value
+
+    return paused, resumed, delegates, delegated
+
+
+def _element_hook(counters: Counters) -> Callable[[Any], Any]:
+    def element(value: Any) -> Any:
+        _step(counters)
+        return value
+
+    return element
+
+
+def _item_hooks(counters: Counters) -> Iterable[Callable[..., Any]]:
+    element = _element_hook(counters)
+
+    def items(values: Any, assigns: bool) -> Any:
+        counters.comprehensions += 1
+        counted = more(values, assigns)
+        if counted is not values:
+            _step(counters)
+        return counted
+
+    def more(values: Any, assigns: bool) -> Any:
+        return map(element, values) if assigns or counters.comprehensions > counters.free else values
+
+    def made(value: Any) -> Any:
+        _note(counters, counters.total + len(value))
+        return value
+
+    def tail(values: Any) -> Any:
+        return chain(iter(values), filter(last, (None,)))
+
+    def last(value: None) -> bool:
+        _step(counters)
+        return False
+
+    return items, more, element, made, tail
+
+
 # names of what changes a container: a comprehension that calls one could be a loop that keeps no items
 _CHANGES = """
     add append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate send
@@ -290,23 +355,11 @@ _CHANGES = """
 
 
 def compiled(source: str) -> CodeType:
-    """Compile with each statement on a line of its own. Raises what `compile` raises."""
-    tree = ast.parse(source, FILE)
-    line = 0
-    # iterative, since a hostile tree may be deeper than the stack
-    todo: list[tuple[ast.AST, int]] = [(tree, 0)]
-    while todo:
-        node, at = todo.pop()
-        if isinstance(node, _WITH_OWN_LINE):
-            line = at = line + 1
-        if "lineno" in node._attributes:
-            node.lineno = node.end_lineno = at  # type: ignore[attr-defined]
-            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
-        todo += [(child, at) for child in ast.iter_child_nodes(node)]
+    """The code that counts. Raises what `compile` raises."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(_DEEPER * limit)  # a tree may be as deep as its text was
     try:
-        return compile(tree, FILE, "exec", dont_inherit=True)
+        return compile(counted(source, FILE), FILE, "exec", dont_inherit=True)
     except SyntaxError:
         compile(source, FILE, "exec", dont_inherit=True)  # names the line
         raise
@@ -334,8 +387,3 @@ def _parts(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if type(constant) is CodeType:
             yield from _parts(constant)
-
-
-def assigns(code: CodeType) -> bool:
-    """Whether a comprehension assigns a variable around it (`:=`), an attribute or an item."""
-    return not _ASSIGNMENTS.isdisjoint(code.co_code[::2])

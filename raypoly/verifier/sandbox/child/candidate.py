@@ -70,7 +70,8 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: st
     counters, kept = None, _Kept(namespace)
     code = frames.receive(channel).decode("utf-8", "surrogatepass")
     try:
-        compiled = budget.compiled(code) if counted else compile(code, budget.FILE, "exec", dont_inherit=True)
+        written = compile(code, budget.FILE, "exec", dont_inherit=True)
+        compiled = budget.compiled(code) if counted else written
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         report("syntax", type(error).__name__, text_of(error))
         return
@@ -78,10 +79,11 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: st
     namespace.pop(class_of(entry_point), None)  # a prelude's `add` is no answer
     given = namespace.get(bare_name(entry_point))
     if counted:
-        name = guard.check_program(compiled, code)
+        name = guard.check_program(written, code)
         if name is not None:
             guard.tampered(report, f"the name {name} can't be used in a budgeted test")
-        counters = budget.install(report, namespace, compiled)
+        counters = budget.install(report, namespace, written)
+        counters.held.know_code(compiled)
     try:
         program()
         function = entry(namespace, entry_point, given)

@@ -41,8 +41,10 @@ _WORDS = ("eval", "exec", "compile", "__import__", "import_module", "load", "Unp
 """One is in each of them: most checks have none, and need no reading."""
 # events at which code begins that was not there before
 _RUNS = frozenset({"exec", "function.__new__", "object.__setattr__", "pickle.find_class"})
-# they write the code themselves, of names that they have checked
-_MAKERS = frozenset({collections.namedtuple.__code__, vars(dataclasses)["_create_fn"].__code__})
+# they write the code themselves, of names that they have checked; the second is that of 3.11 and 3.12
+_builders: Any = vars(dataclasses)
+_dataclass_maker = _builders.get("_create_fn") or _builders["_FuncBuilder"].add_fns_to_class
+_MAKERS = frozenset({collections.namedtuple.__code__, _dataclass_maker.__code__})
 # methods that a program does not miss
 _SHOWN = frozenset({"__init__", "__repr__", "__str__"})
 # prelude helpers that compare nodes by value, and the class of these

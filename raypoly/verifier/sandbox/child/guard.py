@@ -34,10 +34,12 @@ _SPECIAL = """
     __name__ __main__ __future__ __init__ __call__ __iter__ __next__ __len__ __getitem__ __setitem__ __contains__
     __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__ __bool__ __repr__ __str__ __add__ __sub__ __mul__ __mod__
     __floordiv__ __truediv__ __neg__ __abs__ __radd__ __iadd__ __and__ __or__ __xor__ __slots__ __doc__ __module__
-    __qualname__ __annotations__ __classcell__ __enter__ __exit__ __index__ __int__ __reversed__ __post_init__
+    __qualname__ __annotations__ __classcell__ __static_attributes__ __firstlineno__
+    __enter__ __exit__ __index__ __int__ __reversed__ __post_init__
 """
 _FRAMES = """
-    tb_frame tb_next tb_lasti tb_lineno gi_frame gi_code cr_frame ag_frame f_back f_locals f_globals f_builtins
+    tb_frame tb_next tb_lasti tb_lineno gi_frame gi_code gi_yieldfrom cr_frame cr_await ag_frame ag_await
+    f_back f_locals f_globals f_builtins
 """
 _SYS_NAMES = """settrace gettrace setprofile getprofile call_tracing _getframe _current_frames"""
 _COMPUTING = """getattr setattr delattr vars dir attrgetter methodcaller Protocol runtime_checkable"""
@@ -52,13 +54,15 @@ _LOOKED_AT = _ONLY_CALLED | _FORMATS | {"sys", "type", "ABCMeta"}
 GENERATORS = 0x20 | 0x80 | 0x200
 _FIELD_OF_A_FIELD = re.compile(r"\{[^{}:!]*[.\[]")
 # our own tests come by `marshal`, which a counted program can't import
-_HARMLESS = frozenset({"builtins.id", "gc.get_referents", "array.__new__", "sys.unraisablehook", "marshal.loads"})
+_HARMLESS = frozenset(
+    {"builtins.id", "gc.get_referents", "array.__new__", "sys.unraisablehook", "marshal.loads", "sys._getframe"}
+)
 # harmless in an observed run, where no counter lives among a program's names
 _OWN_NAMES = ("locals", "globals")
 # what an observed program may import too, if its tests have no budgets
 _OBSERVED_IMPORTS = ("sys", "cmath", "re", "string", "copy", "random", "datetime", "decimal", "fractions", "statistics")
 # what the observer does; a program's own ways to it are replaced
-_OBSERVERS = frozenset({"sys.setprofile", "sys._getframe", "marshal.dumps"})
+_OBSERVERS = frozenset({"sys.setprofile", "marshal.dumps"})
 _kept: list[Any] = []
 _audit = sys.audit
 _FORBIDDEN = "raypoly.forbidden"

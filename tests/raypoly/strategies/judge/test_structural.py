@@ -12,7 +12,7 @@ from raypoly.strategies.judge import build_judge
 from raypoly.strategies.judge.gold import read_gold_groups
 from raypoly.strategies.judge.label_agreement import adjusted_rand
 from raypoly.strategies.judge.structural import label_evidence, signature, structural_labels
-from raypoly.strategies.traced_runs.observe import observe
+from tests.support.reduced_programs import observe
 from tests.support.small_problems import SHARED
 
 PROBLEM = Problem("p", "# sum", "f", TestSuite("calls", "[]"), answer="completion", prefix="def f(n):\n")
@@ -35,7 +35,7 @@ def label(verdicts: list[Verdict]) -> Labels:
 
 LOOP = evidence("def f(n):\n s = 0\n for x in range(n):\n  s += x\n return s")
 OTHER_LOOP = evidence("def f(n):\n t = 5\n for i in range(1, n):\n  if i % 2:\n   t = max(t, i)\n return t")
-COMPREHENSION = evidence("def f(n):\n return sum([x for x in range(n)])")
+COMPREHENSION = evidence("def f(n):\n return sum([2 * x for x in range(n)])")
 GENERATOR = evidence("def f(n):\n return sum(x * x for x in range(n))")
 
 
@@ -62,8 +62,8 @@ def test_a_count_by_verdicts_is_the_judges_own_and_unknown_where_no_program_left
 
 
 def test_dead_code_adds_no_strategy() -> None:
-    dead = "def f(n):\n z = n\n while z > 0:\n  z -= 1\n return sum([x for x in range(n)]) + z"
-    unused = "def f(n):\n i = 0\n for k in range(n):\n  i += k\n return sum([x for x in range(n)])"
+    dead = "def f(n):\n z = n\n while z > 0:\n  z -= 1\n return sum([x * x for x in range(n)]) + z"
+    unused = "def f(n):\n i = 0\n for k in range(n):\n  i += k\n return sum([x * x for x in range(n)])"
     assert label_evidence([COMPREHENSION, evidence(dead), evidence(unused)]).ids.tolist() == [1, 1, 1]
 
 

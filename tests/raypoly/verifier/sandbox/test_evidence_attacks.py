@@ -45,7 +45,7 @@ OPEN_ATTACKS = {
 }
 UNKNOWN_OR_FOR = {
     "a question about the meter's names": (
-        f"import typing\ndef f(n):\n if hasattr(typing.stdlib_re.enum.bltns, '@each'): {OTHER}\n{LOOP}"
+        f"import typing\ndef f(n):\n if hasattr(typing.functools.namedtuple, '@each'): {OTHER}\n{LOOP}"
     ),
     "a look at all builtins": (
         f"u = chr(95) * 2\ndef f(n):\n if '@each' in ('{{0.' + u + 'builtins' + u + '}}').format(f): {OTHER}\n{LOOP}"
@@ -162,14 +162,13 @@ def test_no_program_changes_how_its_neighbours_are_grouped(sandbox: Sandbox, cod
 def test_a_run_that_does_too_much_does_not_end_by_catching_what_ends_it(sandbox: Sandbox) -> None:
     code = "def f(n):\n try:\n  for i in range(60_000 if n > 99 else 1): pass\n"
     code += f" except BaseException: return (n - 1) * n * (2 * n - 1) // 6\n{LOOP}"
-    assert evidence(sandbox, OPEN, code).strategy == ""
+    assert evidence(sandbox, OPEN, code).growth == {"for": 5.0}  # of the largest test that could be observed
 
 
 def test_both_runs_leave_a_program_the_same_depth(sandbox: Sandbox) -> None:
-    deep = "def deep():\n x, k = [], 0\n try:\n  while k < 2000:\n   x, k = [x], k + 1\n   repr(x)\n"
-    deep += " except RecursionError:\n  pass\n return k\n"
-    scored = sandbox.score(OPEN, deep + "def f(n): return deep()").failure
-    seen = sandbox.score(OPEN, deep + "def f(n):\n s = n\n for i in range(deep() if n > 99 else 1): s += i\n return s")
+    deep = "def deep(k):\n try: return deep(k + 1)\n except RecursionError: return k\n"
+    scored = sandbox.score(OPEN, deep + "def f(n): return deep(0)").failure
+    seen = sandbox.score(OPEN, deep + "def f(n):\n s = n\n for i in range(deep(0) if n > 99 else 1): s += i\n return s")
     assert scored is not None
     assert seen.evidence is not None
     assert seen.evidence.growth["for"] == float(scored.got)
