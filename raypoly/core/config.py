@@ -10,7 +10,7 @@ import re
 from datetime import date
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Shape = Literal["constant", "linear", "cosine"]
 """Of a learning rate's decay (`raypoly.learner.learning_rate`)."""
@@ -326,6 +326,11 @@ class JudgeConfig(Section):
     members: list[str] = Field(
         default_factory=list, description="For `ensemble`: the judges to ask, two or more. The majority decides."
     )
+    labels: Literal["judge", "execution", "agreed"] = Field(
+        "judge",
+        description="Whose labels are used: the judge's; those of execution, as with `judge.name=structural`; or both "
+        "(`agreed`: two programs differ only where both say so).",
+    )
     when: Literal["needed", "sampled", "always"] = Field(
         "needed",
         description="`needed`: if the objective needs labels; `sampled`: else a tenth of the groups; `always`: all.",
@@ -419,6 +424,13 @@ class JudgeConfig(Section):
         "for `structural`.",
     )
     canary_groups: int = resumable(4, ge=1, description="Gold groups in each check, always the same ones.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labels_of_execution_are_the_structural_judges(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("labels") == "execution":
+            return given | {"name": "structural"}
+        return given
 
 
 class PluginSection(Section):

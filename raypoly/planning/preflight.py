@@ -148,13 +148,17 @@ def _keys(config: Config) -> None:
 
 def _judge(config: Config) -> Iterator[str]:
     if not config.scorer.evidence and asks_judge(config) and _reads_evidence(config.judge):
+        agreed = config.judge.labels == "agreed"
+        asked = "judge.labels=agreed" if agreed else f"judge.name={config.judge.name}"
         yield (
-            f"judge.name={config.judge.name} needs scorer.evidence: leave it on, ask no judge (objective.name=grpo "
-            "judge.when=needed evaluate.judge=false), or use judge.name=openai judge.view=raw."
+            f"{asked} needs scorer.evidence: leave it on, ask no judge (objective.name=grpo "
+            "judge.when=needed evaluate.judge=false), or use judge.name=openai judge.view=raw judge.labels=judge."
         )
 
 
 def _reads_evidence(judge: JudgeConfig) -> bool:
+    if judge.labels == "agreed":
+        return True
     if judge.name == "ensemble":
         return judge.view == "canonical" or "structural" in judge.members
     return judge.name == "structural" or (judge.name == "openai" and judge.view == "canonical")

@@ -8,6 +8,7 @@ from typing import Protocol
 from raypoly.core.config import JudgeConfig
 from raypoly.core.plugins import load_plugin
 from raypoly.core.values import Labels, Problem, Rollout, Verdict
+from raypoly.strategies.judge.agreed import AgreedJudge
 
 KNOWN: Mapping[str, str] = {
     "structural": "raypoly.strategies.judge.structural:StructuralJudge",
@@ -37,8 +38,9 @@ class Judge(Protocol):
 
 
 def build_judge(config: JudgeConfig) -> Judge:
+    """By `judge.name` and `judge.labels`."""
     judge: Judge = load_plugin(config.name, KNOWN, "judge.name")(config)
-    return judge
+    return AgreedJudge(judge) if config.labels == "agreed" and config.name != "structural" else judge
 
 
 def is_shared(config: JudgeConfig) -> bool:
