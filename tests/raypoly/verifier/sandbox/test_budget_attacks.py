@@ -114,7 +114,7 @@ LEFT = {
 HIDDEN = {
     "in a module": "import heapq\ndef f(n):\n heapq.t = n\n" + LOOP,
     "in a class of the library": "from collections import Counter\ndef f(n):\n Counter.t = n\n" + LOOP,
-    "in a list of the library": "import typing\ndef f(n):\n typing.EXCLUDED_ATTRIBUTES.append(n)\n" + LOOP,
+    "in a list of the library": "import typing\ndef f(n):\n typing._cleanups.append(n)\n" + LOOP,
     "by a computed format": UNDER + "def f(n):\n ('{0.' + u + 'closure' + u + '}').format(f)\n" + LOOP,
     "by a format of fields": "def f(n):\n '{0.x}'.format(f)\n" + LOOP,
     "by a pattern": (

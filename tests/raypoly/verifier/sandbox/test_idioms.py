@@ -1,6 +1,7 @@
 """What contest programs do to read, print, recurse and share work; and a bare function where a method is asked for."""
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -103,8 +104,10 @@ IDIOMS = {
         DEEP + DOWN + "print(int(input()) ** 2 + down(100_000) - 100_000)",
         *(f"{DEEP}threading.stack_size({size})\nassert threading.stack_size() == {size}\n{DOWN}{IN_THREAD}"
           for size in (10**8, 2**29 - 4096, 512 * 1024 * 1024, 1 << 30)),
-        f"{DEEP}threading.stack_size(512 << 20)\nfrom functools import cache\n@cache\n{DOWN}{IN_THREAD}",
-        DEEP + "threading.stack_size(512 << 20)\ndef down(n): return n and 1 + max(map(down, [n - 1]))\n" + IN_THREAD,
+        # later ones bound the calls by way of C themselves
+        *([f"{DEEP}threading.stack_size(512 << 20)\nfrom functools import cache\n@cache\n{DOWN}{IN_THREAD}",
+           f"{DEEP}threading.stack_size(512 << 20)\ndef down(n): return n and 1 + max(map(down, [n - 1]))\n{IN_THREAD}"]
+          if sys.version_info < (3, 12) else ()),
         *(f"{DEEP}stack = resource.RLIMIT_STACK\nsoft, hard = resource.getrlimit(stack)\n"
           f"resource.setrlimit(stack, {limits})\n{DOWN}print(int(input()) ** 2 + down(50_000) - 50_000)"
           for limits in ("(-1, -1)", "(hard, hard)", "(2**29, hard)", "[0x10000000, resource.RLIM_INFINITY]")),

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("torch", reason="the server computes with torch")
 from transformers import AutoTokenizer
 
 from raypoly.core.errors import JudgeRefused, JudgeUnavailable, UsageError
