@@ -3,9 +3,9 @@
     with Sandbox(limits, StrategyEvidence()) as sandbox:
         sandbox.score(problem, code).evidence
 
-The first child says what the source says; a program can't change that. The second runs the program, if its tests are
-calls: what changes neither answers nor work is left out, and the source is read again (`Reduction`). Puzzles and plain
-tasks differ by the construct that did most work of what remains, and get no features. What can't be decided is unknown.
+The first child runs the program, if its tests are calls, to see what changes neither answers nor work (`Reduction`).
+The second reads the source without that, and runs nothing. Puzzles and plain tasks differ by the construct that did
+most work of what remains, and get no features. What can't be decided is unknown.
 """
 
 from __future__ import annotations
@@ -30,33 +30,19 @@ class StrategyEvidence:
     child_module = f"{_ROOM}.traced_runs.observer"
     seconds = 1.0
 
-    def source_question(self, problem: Problem, code: str) -> tuple[str, str, bool, list[Any]]:
-        """Arguments of `read_source`."""
-        return code, problem.entry_point, not _by_construct(problem), []
-
-    def second_question(self, problem: Problem, code: str, run: Any) -> tuple[str, str, bool, list[Any]] | None:
-        """Of what remains of the program, where its run found something that may be left out."""
-        match run:
-            case ("reduced", {"choices": [_, *_] as choices, "known": True}):
-                return code, problem.entry_point, not _by_construct(problem), choices
-            case _:
-                return None
-
-    def run_question(
-        self, problem: Problem, code: str, cases: Sequence[Case], source: Any, passed: bool
-    ) -> tuple[Any, ...] | None:
-        """Arguments of `observe`; None if there is nothing to run the program on, or for."""
+    def run_question(self, problem: Problem, code: str, cases: Sequence[Case], passed: bool) -> tuple[Any, ...] | None:
+        """Arguments of `observe`; None if there is nothing to run the program on."""
         if problem.tests.kind not in ("calls", "check") or not cases:
             return None
-        match source:
-            case {"constructs": ["closed_form"]} if _by_construct(problem):
-                return None
-            case {"features": [str(first), *_]} if first in DEGENERATE_KINDS:
-                return None
-            case {"constructs": [_, *_]}:
-                budgeted = any(case.budget is not None for case in cases)
-                return code, problem.prelude, problem.entry_point, budgeted, *_alike_called(cases), passed
-        return None
+        budgeted = any(case.budget is not None for case in cases)
+        return code, problem.prelude, problem.entry_point, budgeted, *_alike_called(cases), passed
+
+    def source_question(self, problem: Problem, code: str, run: Any) -> tuple[str, str, bool, list[Any]]:
+        """Arguments of `read_source`: of what remains of the program, where its run found that something may go."""
+        match run:
+            case ("reduced", {"choices": list(choices), "known": True}):
+                return code, problem.entry_point, not _by_construct(problem), choices
+        return code, problem.entry_point, not _by_construct(problem), []
 
     def read(self, source: Any, run: Any, ran: bool) -> Evidence:
         """The children's answers as `Evidence`; unknown if they have none."""
@@ -68,14 +54,13 @@ class StrategyEvidence:
         match run:
             case ("reduced", {"growth": dict(growth), "known": bool(decided), "strategy": str(strategy)}):
                 evidence = replace(evidence, growth={str(name): float(count) for name, count in growth.items()})
-                if evidence.features and decided:
+                if evidence.features and (decided or evidence.features[0] in DEGENERATE_KINDS):
                     return replace(evidence, strategy=approach_of(frozenset(evidence.features)))
                 if strategy and decided and not evidence.unknown:
                     return replace(evidence, strategy=strategy)
         if ran and (evidence.features or not shown):
             return replace(evidence, constructs=(), features=())
-        straight = shown == "direct" and not evidence.features  # nothing to observe
-        return replace(evidence, strategy=shown if ran or straight else "")
+        return replace(evidence, strategy=shown if ran else "")
 
 
 def _by_construct(problem: Problem) -> bool:

@@ -38,16 +38,17 @@ def read_source(
     does not parse.
     """
     try:
-        if choices:
-            code = without(code, {number: (way, value) for number, way, value in choices})
-        live = live_program(code, entry_point)
+        remains = without(code, {number: (way, value) for number, way, value in choices}) if choices else code
+        live = live_program(remains, entry_point)
         text = canonical_text(live)
     except RecursionError:  # nested too deeply: judges see it as it was written
         return _NOTHING_SAID
     known = list(features_of(live)) if features else []
     constructs = list(live_constructs(live.tree))
-    if choices and known[:1] and known[0] in DEGENERATE_KINDS:  # its answers need nothing of it: that says nothing
-        return _NOTHING_SAID | {"canonical": text}
+    if choices and known[:1] and known[0] in DEGENERATE_KINDS:
+        # a program whose answers need nothing of it says nothing, unless it says so itself
+        whole = read_source(code, entry_point)
+        return whole if whole["features"] == known else _NOTHING_SAID | {"canonical": text}
     families = {_FAMILY[name] for name in constructs if name in _FAMILY} or {"direct"}
     return {
         "canonical": text,

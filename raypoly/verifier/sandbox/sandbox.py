@@ -211,17 +211,14 @@ class Sandbox:
         if not outcome.parses or evidence is None:
             return None
         suite = self._suite(problem)
-        source = self._reader.evidence(code, evidence.source_question(problem, code))
         cases = suite.cases if isinstance(suite, Cases) else ()
-        question = evidence.run_question(problem, code, cases, source, outcome.status == "passed")
-        if question is None:
-            return evidence.read(source, None, ran=False)
-        nonce = os.urandom(NONCE)
-        asked = ("observe", nonce, *question)
-        run = self._ask(self._template_of(problem), asked, evidence.seconds, nonce)
-        if (again := evidence.second_question(problem, code, run)) is not None:
-            source = self._reader.evidence(code, again)
-        return evidence.read(source, run, ran=True)
+        question = evidence.run_question(problem, code, cases, outcome.status == "passed")
+        run = None
+        if question is not None:
+            nonce = os.urandom(NONCE)
+            run = self._ask(self._template_of(problem), ("observe", nonce, *question), evidence.seconds, nonce)
+        source = self._reader.evidence(code, evidence.source_question(problem, code, run))
+        return evidence.read(source, run, ran=question is not None)
 
     def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float, nonce: bytes = b"") -> Any:
         """A new child's answer to one question; None if none comes in time and behind the nonce."""

@@ -67,18 +67,12 @@ class EvidenceReader(Protocol):
         """CPU seconds for the child that runs the program."""
         ...
 
-    def source_question(self, problem: Problem, code: str) -> tuple[Any, ...]:
-        """Arguments of `read_source`."""
+    def run_question(self, problem: Problem, code: str, cases: Sequence[Case], passed: bool) -> tuple[Any, ...] | None:
+        """Arguments of `observe`; None if the program is not to be run."""
         ...
 
-    def second_question(self, problem: Problem, code: str, run: Any) -> tuple[Any, ...] | None:
-        """The same, where the second child's answer `run` shows the source in another light; else None."""
-        ...
-
-    def run_question(
-        self, problem: Problem, code: str, cases: Sequence[Case], source: Any, passed: bool
-    ) -> tuple[Any, ...] | None:
-        """Arguments of `observe`; None if the program is not to be run. `source`: the first child's answer."""
+    def source_question(self, problem: Problem, code: str, run: Any) -> tuple[Any, ...]:
+        """Arguments of `read_source`. `run`: the answer of the child that ran the program, or None."""
         ...
 
     def read(self, source: Any, run: Any, ran: bool) -> Evidence:

@@ -33,6 +33,8 @@ FILE = "<candidate>"
 # whose items come without a step of the program's
 _ITERABLES = frozenset({list, tuple, set, frozenset, dict, str, range, map, filter, zip, enumerate})
 _DEEPER = 4
+_OWN_DEPTH, _ROOM = 10, 5_000  # frames of a hook, and enough for last words
+_setrecursionlimit = sys.setrecursionlimit
 # comprehensions of a test without a step an item: a plain solution has one or two, one that chops its work many
 _FREE_COMPREHENSIONS = 4
 # A look at few objects is made at each line. After a dearer one, lines pass without: looks grow no faster than lines.
@@ -102,6 +104,7 @@ def install(report: Report, namespace: dict[str, Any], code: CodeType) -> Counte
     free = 0 if changes_containers(code) else _FREE_COMPREHENSIONS
     counters = Counters(report, namespace, free, not sets_attributes(code))
     vars(builtins).update(_hooks(counters))
+    sys.setrecursionlimit(sys.getrecursionlimit() + _OWN_DEPTH)
     counters.changed = guard.close(report, watched=watched)
     return counters
 
@@ -110,6 +113,8 @@ def loaded(counters: Counters) -> None:
     """Charge what loading the module spent to every test."""
     # else work could be done while loading, and be free in every test
     counters.base = counters.steps
+    if any(name[:1] == "@" for name in counters.held.names()):
+        guard.tampered(counters.report, "the program has a name that is none")
     counters.held.loaded()
     counters.kept = counters.held.left()
 
@@ -137,14 +142,20 @@ def begin(counters: Counters, limits: dict[str, int] | None, arguments: Any) -> 
 
 def counts(counters: Counters) -> dict[str, int]:
     """Counts at a test's end."""
+    for which, count in enumerate((counters.steps, counters.peak, counters.deepest)):
+        if count > counters.limits[which]:
+            _over(counters, which, count)
     if counters.changed is not None and counters.changed():
         guard.tampered(counters.report, "the program changed a module")
     return {"steps": counters.steps, "elements": counters.peak, "depth": counters.deepest}
 
 
 def _over(counters: Counters, which: int, count: int) -> None:
-    counters.report("over", _COUNTERS[which], count)
-    _exit(0)
+    try:
+        _setrecursionlimit(_ROOM)  # the program may have left too little to say so
+        counters.report("over", _COUNTERS[which], count)
+    finally:
+        _exit(0)
 
 
 def _step(counters: Counters) -> None:
@@ -221,9 +232,12 @@ def _end_call(counters: Counters) -> None:
 
 def _top(counters: Counters, frame: FrameType) -> FrameType:
     """The frame, innermost of `live` from now on."""
+    if counters.delegating:
+        counters.delegating.discard(frame)  # one that was left by an exception is still in it
     if not counters.live or counters.live[-1] is not frame:
         _join(counters, frame)
         if not counters.live or counters.live[-1] is not frame:  # a coroutine goes on
+            _step(counters)
             _push(counters, frame, True)
     return frame
 
@@ -305,7 +319,7 @@ def _yield_hooks(counters: Counters) -> Iterable[Callable[..., Any]]:
         return map(_element_hook(counters), items) if type(items) in _ITERABLES else items
 
     def delegated(value: Any) -> Any:
-        counters.delegating.discard(_getframe(1))
+        _top(counters, _getframe(1))
         return value
 
     return paused, resumed, delegates, delegated
@@ -350,7 +364,8 @@ def _item_hooks(counters: Counters) -> Iterable[Callable[..., Any]]:
 _CHANGES = """
     add append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate send
     setdefault sort subtract update __setitem__ __iadd__ setitem delitem iadd iconcat heapify heappop heappush
-    heappushpop heapreplace insort insort_left insort_right
+    heappushpop heapreplace insort insort_left insort_right ior iand isub ixor imul move_to_end _count_elements
+    _heapreplace_max _heappop_max _heapify_max
 """
 
 
@@ -359,10 +374,11 @@ def compiled(source: str) -> CodeType:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(_DEEPER * limit)  # a tree may be as deep as its text was
     try:
-        return compile(counted(source, FILE), FILE, "exec", dont_inherit=True)
-    except SyntaxError:
-        compile(source, FILE, "exec", dont_inherit=True)  # names the line
-        raise
+        try:
+            return compile(counted(source, FILE), FILE, "exec", dont_inherit=True)
+        except SyntaxError:
+            compile(source, FILE, "exec", dont_inherit=True)  # names the line
+        return compile(counted(source, FILE, says_end=False), FILE, "exec", dont_inherit=True)
     finally:
         sys.setrecursionlimit(limit)
 

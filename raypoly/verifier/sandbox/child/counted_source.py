@@ -28,6 +28,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
+_HOOKS = """
+    line again enter leave returned paused resumed delegates delegated items more element made tail
+"""
+# builtins that change nothing
+_PLAIN = "abs all any bool divmod int isinstance len max min pow range round set sorted str sum tuple"
 _AT: Any = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COLLECTED = (ast.ListComp, ast.SetComp, ast.DictComp)
@@ -36,8 +41,11 @@ _SILENT = (ast.Global, ast.Nonlocal, ast.For, ast.AsyncFor)
 """Statements that do nothing, or whose heads count."""
 
 
-def counted(source: str, filename: str = "<candidate>") -> ast.Module:
-    """Raises what `ast.parse` raises."""
+def counted(source: str, filename: str = "<candidate>", says_end: bool = True) -> ast.Module:
+    """`says_end`: functions say when they end, which takes one of the 20 blocks that may be nested.
+
+    Raises what `ast.parse` raises.
+    """
     tree = ast.parse(source, filename)
     # iterative, since a hostile tree may be deeper than the stack: each node with its function or class
     order: list[tuple[Any, ast.AST]] = []
@@ -56,8 +64,8 @@ def counted(source: str, filename: str = "<candidate>") -> ast.Module:
         _replace_children(node, new)
         _count_statements(node, scope, numbers)
         if isinstance(node, _SCOPES):
-            _count_frame(node, id(node) in generators)
-        elif isinstance(node, (ast.Yield, ast.YieldFrom, ast.GeneratorExp, *_COLLECTED)):
+            _count_frame(node, id(node) in generators, says_end)
+        elif isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.GeneratorExp, *_COLLECTED)):
             new[id(node)] = _counted_expression(node)
     return tree
 
@@ -126,35 +134,53 @@ def _takes_all(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and (pattern.pattern is None or _takes_all(pattern.pattern))
 
 
-def _count_frame(node: Any, generator: bool) -> None:
+def _count_frame(node: Any, generator: bool, says_end: bool) -> None:
     enter = _call("enter", ast.Constant(generator, **_AT))
     if isinstance(node, ast.Lambda):
         node.body = _call("returned", enter, node.body)
         return
     begin = 1 if _is_docstring(node.body[0], node) else 0
-    whole = ast.Try(node.body[begin:] or [ast.Pass(**_AT)], [], [], [ast.Expr(_call("leave"), **_AT)], **_AT)
-    head = [_begun(node, 0)] if isinstance(node, ast.ClassDef) else []
-    node.body[begin:] = [ast.Expr(enter, **_AT), *head, whole]
+    body = node.body[begin:] or [ast.Pass(**_AT)]
+    whole = [ast.Try(body, [], [], [ast.Expr(_call("leave"), **_AT)], **_AT)] if says_end else body
+    head: list[ast.stmt] = [ast.Expr(enter, **_AT)]
+    if isinstance(node, ast.ClassDef):  # else its namespace, which may be of the program's making, would be asked first
+        head = [ast.Global([f"@{name}" for name in _HOOKS.split()], **_AT), *head, _begun(node, 0)]
+    node.body[begin:] = [*head, *whole]
 
 
 def _counted_expression(node: Any) -> ast.expr:
     if isinstance(node, ast.Yield):
         node.value = _call("paused", node.value or ast.Constant(None, **_AT))
         return _call("resumed", node)
-    if isinstance(node, ast.YieldFrom):
+    if isinstance(node, (ast.YieldFrom, ast.Await)):
         node.value = _call("delegates", node.value)
         return _call("delegated", node)
-    first, *others = node.generators
-    if any(part.is_async for part in node.generators):
-        return node  # type: ignore[no-any-return]
-    if isinstance(node, ast.GeneratorExp):
-        node.elt, first.iter = _call("element", node.elt), _call("tail", first.iter)
-        return node
+    loops, begins = [part for part in node.generators if not part.is_async], not node.generators[0].is_async
     assigns = ast.Constant(_assigns(node), **_AT)
-    first.iter = _call("items", first.iter, assigns)
-    for part in others:
-        part.iter = _call("more", part.iter, assigns)
-    return _call("made", node)
+    if not isinstance(node, ast.GeneratorExp):
+        for part in loops:
+            first = begins and part is loops[0]
+            part.iter = _call("items" if first else "more", part.iter, assigns)
+        return _call("made", node)
+    acts = _acts(node)
+    for part in loops if acts else ():
+        part.iter = _call("more", part.iter, ast.Constant(True, **_AT))
+    if begins:
+        node.generators[0].iter = _call("tail", node.generators[0].iter)
+    if not acts or not loops:
+        node.elt = _call("element", node.elt)
+    return node
+
+
+def _acts(node: ast.GeneratorExp) -> bool:
+    """Whether items that a generator expression does not give may do something: then each that it looks at counts."""
+    parts = [part for loop in node.generators for part in (loop.iter, *loop.ifs)][1:]
+    calls = [call for part in parts for call in ast.walk(part) if isinstance(call, ast.Call)]
+    return bool(parts) and (_assigns(node) or not all(_is_plain(call.func) for call in calls))
+
+
+def _is_plain(function: ast.expr) -> bool:
+    return isinstance(function, ast.Name) and (function.id in _PLAIN.split() or function.id[:1] == "@")
 
 
 def _assigns(node: Any) -> bool:

@@ -43,7 +43,7 @@ _FRAMES = """
 """
 _SYS_NAMES = """settrace gettrace setprofile getprofile call_tracing _getframe _current_frames"""
 _COMPUTING = """getattr setattr delattr vars dir attrgetter methodcaller Protocol runtime_checkable"""
-_ELSEWHERE = """_sys types contextlib stdlib_re bltns modules meta_path path_hooks"""
+_ELSEWHERE = """_sys _convert types contextlib stdlib_re bltns modules meta_path path_hooks"""
 # what differs in an observed run
 _TELLING = """getrecursionlimit getallocatedblocks getrefcount exc_info"""
 _REFUSED = frozenset(f"{_SYS_NAMES} {_COMPUTING} {_ELSEWHERE} {_TELLING}".split())
@@ -69,8 +69,10 @@ _FORBIDDEN = "raypoly.forbidden"
 
 
 def tampered(report: Report, what: str) -> NoReturn:
-    report("tamper", what)
-    _exit(0)
+    try:
+        report("tamper", what)
+    finally:
+        _exit(0)
 
 
 def check_program(code: CodeType, source: str, lasting: bool = False) -> str | None:
@@ -111,6 +113,8 @@ def _computed(tree: ast.Module) -> str | None:
         # `case A(x)` reads the attribute that `A.__match_args__` names, which can be computed
         if isinstance(node, ast.MatchClass) and node.patterns:
             return "__match_args__"
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "sys" for alias in node.names):
+            return "sys"
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         args = called.get(id(node), [])
         if name in _ONLY_CALLED and not (args and _is_plain(args[-1] if name == "hasattr" else None)):

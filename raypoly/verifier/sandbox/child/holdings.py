@@ -16,6 +16,7 @@ import operator
 import sys
 from collections.abc import Iterable, Iterator
 from gc import get_referents
+from sys import _getframe
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -27,6 +28,7 @@ _FREE_REFERENCES = 8
 _WORD = 1 << 63
 _LONG_ITERATOR = type(iter(range(_WORD)))
 _TOUCHED_A_FRAME = 8
+_LOCALS = type((lambda: _getframe().f_locals)())
 FrameLocals = tuple[int, list[Any]]
 """Identity of a frame's dictionary of locals, and those that could hold something."""
 _NAMES = ("__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__annotations__", "__main__")
@@ -79,6 +81,9 @@ class Holdings:
         self._kept.update(_by_identity(values))
         self._known.update(map(_identity, values))
 
+    def names(self) -> Iterable[str]:
+        return list(self._namespace)
+
     def loaded(self) -> None:
         """The module's code has run: what defines its classes and functions is no holding."""
         for value in self._namespace.values():
@@ -102,8 +107,10 @@ class Holdings:
 
     def locals_of(self, frame: FrameType) -> FrameLocals:
         """A frame's locals without common numbers, None and booleans."""
-        found = []
-        snapshot = frame.f_locals
+        found: list[Any] = []
+        snapshot: Any = frame.f_locals
+        if type(snapshot) is not dict and type(snapshot) is not _LOCALS:  # a class's, of the program's making
+            return 0, [snapshot]
         for value in snapshot.values():
             kind = type(value)
             if (kind is int and -_WORD < value < _WORD) or kind is bool or kind is float or value is None:
@@ -117,15 +124,18 @@ class Holdings:
         values = list(self._namespace.values())
         if len(values) == len(self._names) and all(map(operator.is_, values, self._names)):
             return
-        self._names, self._open, self._settled = values, [], 0
+        held, settled = list[Any](), 0
         for value in values:
             key = _identity(value)
             if key in self._known or key in self._library:
-                self._settled += 1
+                settled += 1
             elif self._lasting and type(value) is FunctionType and all(map(self._holds_nothing, get_referents(value))):
-                self._settled += 1 + len(get_referents(value))
+                settled += 1 + len(get_referents(value))
             else:
-                self._open.append(value)
+                held.append(value)
+        # last, and the names after what they lead to: without room for a call this ends halfway
+        self._open, self._settled = held, settled
+        self._names = values
 
     def _holds_nothing(self, value: Any) -> bool:
         key = _identity(value)

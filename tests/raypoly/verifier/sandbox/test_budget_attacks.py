@@ -17,6 +17,7 @@ LOOP = " s = 0\n for i in range(n): s += i * i\n return s"
 UNDER = "u = chr(95) * 2\n"
 """Two underscores that no name in the program has."""
 
+SENT = "def f(n):\n try: h(n).send(None)\n except StopIteration as e: return e.value"
 HOLDS = {
     "a chain of slices": (
         "def f(n):\n d = None\n for i in range(n): d = slice(i * i, d)\n s = 0\n"
@@ -58,6 +59,19 @@ HOLDS = {
         "from itertools import cycle\ndef f(n):\n c = cycle(map(lambda i: i * i, range(n)))\n s = 0\n"
         " for i in range(n): next(c)\n for i in range(n): s += next(c)\n return s"
     ),
+    "a list while no word can be said": (
+        "def r(k):\n try: r(k + 1)\n except RecursionError: 0\n try:\n  d = list(range(1000))\n  d = 0\n"
+        " except RecursionError: 0\ndef f(n):\n if n > 99: r(0)\n d = []\n for i in range(n): d.append(i * i)\n"
+        " return sum(d)"
+    ),
+    "a class's own namespace": (
+        UNDER + "class D(dict): values = tuple\nclass X:\n def __call__(s, name, bases, ns): return ns['s']\n"
+        "M = type('M', (X,), {u + 'prepare' + u: lambda *a, **k: D(n=N[0])})()\nN = [0]\ndef f(n):\n N[0] = n\n"
+        " class A(metaclass=M):\n  d = []\n  for i in range(n): d.append(i * i)\n  s = sum(d)\n  d = 0\n return A"
+    ),
+    "a list of an asynchronous comprehension": (
+        "async def g(): yield 1\nasync def h(n): return sum([i * i async for _ in g() for i in range(n)])\n" + SENT
+    ),
 }
 STEPS = {
     "a loop on one line": "def f(n):\n" + LOOP,
@@ -83,6 +97,34 @@ STEPS = {
     "a comprehension whose target is an attribute": (
         "class B: x = 0\ndef f(n):\n B.x = 0\n"
         " [0 for i in range(2 * n) for B.x in (B.x + i * i * (i < n),) if 0]\n return B.x"
+    ),
+    "a class whose namespace has the hooks": (
+        UNDER + "def f(n):\n own = {'@line': int, '@enter': bool, '@leave': int, 'n': n}\n"
+        " class A(metaclass=type('M', (type,), {u + 'prepare' + u: lambda *a, **k: own})):\n"
+        "  s = 0\n  for i in range(n): s += i * i\n return A.s"
+    ),
+    "an asynchronous comprehension": (
+        "async def g(): yield 1\nasync def h(n):\n s = 0\n"
+        " [s := s + i * i * (i < n) async for _ in g() for i in range(2 * n)]\n return s\n" + SENT
+    ),
+    "an asynchronous filter": (
+        "async def g(): yield 1\nasync def h(n):\n s = 0\n"
+        " async for _ in (0 async for _ in g() for i in range(2 * n) if (s := s + i * i * (i < n)) < 0): 0\n"
+        " return s\n" + SENT
+    ),
+    "a filter that assigns": (
+        "def f(n):\n s = 0\n any(0 for i in range(2 * n) if (s := s + i * i * (i < n)) < 0)\n return s"
+    ),
+    "a filter that calls a setter": (
+        "def f(n):\n s = [0]\n any(0 for i in range(2 * n) if s.__setitem__(0, s[0] + i * i * (i < n)))\n return s[0]"
+    ),
+    "a filter of targets": (
+        "def f(n):\n s = [0]\n any(0 for _ in '1' for i in range(2 * n) for s[0] in (s[0] + i * i * (i < n),) if 0)\n"
+        " return s[0]"
+    ),
+    "a setter of the library's, by an operator": (
+        "from operator import ior\ndef f(n):\n s = {0: 0}\n"
+        " [0 for i in range(2 * n) if ior(s, {0: s[0] + i * i * (i < n)}) is None]\n return s[0]"
     ),
 }
 FILL = "  a = 0\n  for i in range(150):\n   {}\n   a += i * i\n"
@@ -121,6 +163,11 @@ HIDDEN = {
         UNDER + "A = type('A', (), {u + 'match_args' + u: (u + 'globals' + u,)})\n"
         "def f(n):\n match f:\n  case A(x): pass\n" + LOOP
     ),
+    "by a module of a module": "from typing import sys as x\ndef f(n):\n x.setrecursionlimit(27)\n" + LOOP,
+    "by a setter of the library": (
+        "import functools, math\nc = functools._convert\nc[max(c)] += [('@line', lambda *a: True)]\n"
+        "functools.total_ordering(math)\nfrom math import *\ndef f(n):\n" + LOOP
+    ),
     "by a computed question": UNDER + "def f(n):\n hasattr(f, u + 'code' + u)\n" + LOOP,
 }
 
@@ -142,6 +189,53 @@ def test_work_done_in_one_test_is_charged_to_the_next(sandbox: Sandbox, code: st
     verdict = sandbox.score(TIME, code)
     assert verdict.status == "timeout", verdict
     assert verdict.tests_passed < 6
+
+
+DEEP = {
+    "generators": "def g(n): yield n and (n - 1) ** 2 + next(g(n - 1))\ndef f(n): return next(g(n))",
+    "generators that delegate": (
+        "def g(n):\n x = yield from h(n)\ndef h(n): yield n and (n - 1) ** 2 + next(g(n - 1))\n"
+        "def f(n): return next(g(n))"
+    ),
+    "lambdas that raise": (
+        "def f(n):\n g = lambda k: k and (k - 1) ** 2 + g(k - 1)\n"
+        " try: (lambda: 1 / 0)()\n except ZeroDivisionError: return g(n)"
+    ),
+    "coroutines that go on": (
+        UNDER
+        + "W = type('W', (), {u + 'await' + u: lambda s: iter((s.v,)), u + 'init' + u: lambda s, v: set_v(s, v)})\n"
+        "def set_v(s, v): s.v = v\n"
+        "async def c(prev, i): return (await W(0), await W(i * i + (prev.send(None) if prev else 0)))\n"
+        "def f(n):\n d = None\n for i in range(n):\n  d = c(d, i); d.send(None)\n return d.send(None) if d else 0"
+    ),
+}
+
+
+@pytest.mark.parametrize("code", DEEP.values(), ids=DEEP)
+def test_nothing_is_nested_without_counting(sandbox: Sandbox, code: str) -> None:
+    deep = calls(*SMALL[:2], ([120], BIG, {"steps": 100_000, "depth": 8}))
+    verdict = sandbox.score(deep, code)
+    assert (verdict.status, verdict.tests_passed) == ("error", 2), verdict
+    assert "budget of depth" in verdict.detail
+
+
+def test_a_generator_that_was_left_by_an_exception_does_not_delegate_any_more(sandbox: Sandbox) -> None:
+    caught = (
+        "def one():\n yield 1\n yield 2\ndef bad():\n raise ValueError\n yield\ndef g(k):\n"
+        " try: yield from bad()\n except ValueError: 0\n o = one()\n"
+        " yield (next(o), (0 if k == 0 else next(g(k - 1)) + k * k))[1]\ndef f(n): return next(g(n - 1)) if n else 0"
+    )
+    few, many = (sandbox.measure(calls(([n], sum(i * i for i in range(n)))), caught)[0]["steps"] for n in (10, 100))
+    assert many < 12 * few
+
+
+def test_as_many_blocks_may_be_nested_as_where_nothing_is_counted(sandbox: Sandbox) -> None:
+    blocks = "".join(f"{' ' * depth}for x{depth} in (n,):\n" for depth in range(1, 21))
+    code = f"def f(n):\n{blocks}{' ' * 21}return sum(i * i for i in range(n))"
+    assert sandbox.score(TIME, code).passed
+    recursion = "def f(n): return n and (n - 1) ** 2 + f(n - 1)"
+    deep = calls(([970], sum(i * i for i in range(970)), {"steps": 100_000}))
+    assert sandbox.score(deep, recursion).passed
 
 
 def test_depth_reached_in_one_test_is_charged_to_the_next(sandbox: Sandbox) -> None:
