@@ -51,10 +51,12 @@ class StrategyEvidence:
                 evidence = Evidence(text, tuple(map(str, live)), {}, "", tuple(map(str, known)))
             case _:
                 return _NOTHING_KNOWN
+        if not DEGENERATE_KINDS.isdisjoint(evidence.features):
+            return evidence
         match run:
             case ("reduced", {"growth": dict(growth), "known": bool(decided), "strategy": str(strategy)}):
                 evidence = replace(evidence, growth={str(name): float(count) for name, count in growth.items()})
-                if evidence.features and (decided or evidence.features[0] in DEGENERATE_KINDS):
+                if evidence.features and decided:
                     return replace(evidence, strategy=approach_of(frozenset(evidence.features)))
                 if strategy and decided and not evidence.unknown:
                     return replace(evidence, strategy=strategy)

@@ -184,3 +184,10 @@ def test_a_program_of_which_nothing_would_remain_is_unknown_and_no_strategy(sand
 def test_the_source_is_read_before_the_program_runs(sandbox: Sandbox) -> None:
     code = f"import os\ndef f(n):\n{LOOP}\nif __name__ == '__candidate__' and not os.getenv('HOME'): pass"
     assert "for" in evidence(sandbox, OPEN, code).canonical
+
+
+def test_what_is_no_attempt_is_so_whether_or_not_it_can_be_observed(sandbox: Sandbox) -> None:
+    for way in ("import datetime\n return str(datetime.date.today())", "import os\n return os.getpid()"):
+        found = sandbox.score(calls(([1], 1), ([2], 2)), f"def f(n):\n {way}").evidence
+        assert found is not None
+        assert found.features == ("placeholder",)
