@@ -187,8 +187,6 @@ def close(
     `observed`: nothing is counted among the program's names, but by our profiler. `watched`: the program could reach a
     module; then returns a function that says whether a module, or what is in one, has changed since.
     """
-    # modules that lose their last reference would be cleared, and our own functions with them
-    _kept.append(dict(sys.modules))
     gc.disable()  # a collection inside the tracer would run finalizers uncounted
     for name in _OWN_NAMES if budgeted else ():
         vars(builtins)[name] = _forbidden(name)
@@ -200,11 +198,7 @@ def close(
     vars(sys.modules["collections"]).pop("_proxy", None)  # a weak reference's callback is a finalizer
     # an import finds only what is in here: the rest is gone, and then the dictionary itself (`sys` is replaced piece by
     # piece)
-    for name in list(sys.modules):
-        if name not in imports:
-            del sys.modules[name]
-    kept = (module for name, module in sys.modules.items() if name != "re")  # which keeps what it has compiled
-    modules = [*kept, *(_kept[0][name] for name in ("builtins", "sys"))]
+    modules = _emptied(sys.modules, imports)
     for name in _SYS_NAMES.split():
         setattr(sys, name, _forbidden(f"sys.{name}"))
     del sys.modules
@@ -214,6 +208,18 @@ def close(
     before = _contents(modules) if watched else []
     sys.addaudithook(_hook(report, _HARMLESS | _OBSERVERS if observed else _HARMLESS))
     return (lambda: _contents(modules) != before) if watched else None
+
+
+def _emptied(modules: dict[str, Any], imports: list[str]) -> list[Any]:
+    """Takes all but `imports` out. Returns what a program could change."""
+    found = {name: modules[name] for name in imports if name in modules}
+    # A module that lost its last reference would be cleared, and our own functions with it. `popitem` hands over the
+    # dictionary's own reference: a copy would write to the page of each module, which the parent shares until then.
+    while modules:
+        _kept.append(modules.popitem())
+    modules.update(found)
+    kept = (module for name, module in found.items() if name not in ("re", "sys"))  # `re` keeps what it has compiled
+    return [*kept, builtins, sys]
 
 
 def _contents(modules: list[Any]) -> list[tuple[str, int]]:
