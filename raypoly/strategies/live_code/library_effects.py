@@ -51,8 +51,6 @@ PLAIN_RESULTS = frozenset(
     {"len", "sum", "int", "str", "range", "abs", "ord", "chr", "bool", "float", "round", "any", "all"}
 )
 """Results that hold nothing of what was given."""
-ORDER_BLIND = frozenset({"sorted", "sum", "min", "max", "len", "set", "frozenset", "Counter", "any", "all"})
-"""Same result for the same items in any order."""
 
 
 def library_name(call: ast.Call) -> str:

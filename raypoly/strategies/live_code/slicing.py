@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from raypoly.strategies.live_code.bindings import bound_here, declared, loads, nodes, parameters, root, stores
 from raypoly.strategies.live_code.exceptions import Raising, breaks, caught_kinds, jumps_out
 from raypoly.strategies.live_code.function_facts import Function, FunctionFacts, is_numeric
-from raypoly.strategies.live_code.item_order import ORDER_MARK, OrderFacts, is_reordering
 from raypoly.strategies.live_code.library_effects import changed_by
 
 _JUMPS = (ast.Break, ast.Continue)
@@ -64,18 +63,13 @@ class _Slicer:
     """Names whose objects others can see: parameters, free names, `self`."""
     at_exit: frozenset[str]
     """Names still live when the scope ends: global and nonlocal ones."""
-    order: OrderFacts = field(default_factory=OrderFacts)
-    """Of which names it matters whether the order of their items is read."""
     raising: Raising | None = None
     """What the handlers around the code catch, if it stands inside `try`."""
     visits: list[int] = field(default_factory=lambda: [_MOST_VISITS])
     """How many statements may still be looked at."""
 
     def reads(self, *parts: ast.AST) -> frozenset[str]:
-        if len(parts) == 1 and not self.order.names:
-            return self.program.reads(parts[0])
-        found = frozenset().union(*map(self.program.reads, parts))
-        return found | self.order.read_in_order(found, parts)
+        return frozenset().union(*map(self.program.reads, parts))
 
     def block(self, stmts: list[ast.stmt], live: frozenset[str], loop: _Loop | None) -> _Sliced:
         kept: list[ast.stmt] = []
@@ -126,14 +120,6 @@ class _Slicer:
         return live, []
 
     def _expression(self, stmt: ast.Expr, live: frozenset[str]) -> _Sliced:
-        if self.order.names and (name := is_reordering(stmt)) in self.order.names:
-            # nobody reads the order from here on, so putting the items in another one is dead
-            if name + ORDER_MARK not in live and self.order.may_go(stmt, name):
-                return live, []
-            # a sort is the same for any order before it: above it the order is dead
-            if self.order.settles(stmt):
-                live -= {name + ORDER_MARK}
-                return live | self.program.reads(stmt), [stmt]
         return (live | self.reads(stmt), [stmt]) if self._stays(stmt.value, live) else (live, [])
 
     def _assignment(self, stmt: ast.Assign | ast.AugAssign, live: frozenset[str]) -> _Sliced:
@@ -142,7 +128,7 @@ class _Slicer:
         if not names.isdisjoint(live):
             # only a plain assignment to names alone kills them: `a[i] = x` and `a += x` read what was there
             if isinstance(stmt, ast.Assign) and all(isinstance(t, ast.Name) for t in targets):
-                live = live - names - {name + ORDER_MARK for name in names}
+                live = live - names
             return live | self.reads(stmt), [stmt]
         # `b += [1]` changes the object, which may be live under another name; `i += 1` can not
         changes = isinstance(stmt, ast.AugAssign) and not is_numeric(stmt)
@@ -240,9 +226,7 @@ class _Slicer:
         exit_names = frozenset(outside)
         if self.program.forgot_to_answer(stmt, self.entry):
             exit_names |= here  # what it computed is its attempt
-        order = OrderFacts.read(stmt)
-        exit_names |= {name + ORDER_MARK for name in order.names & exit_names}
-        inner = replace(self, outer=outer, at_exit=exit_names, order=order, raising=None)
+        inner = replace(self, outer=outer, at_exit=exit_names, raising=None)
         new = copy.copy(stmt)
         _, body = inner.block(stmt.body, exit_names, None)
         new.body = body or [ast.copy_location(ast.Pass(), stmt)]
