@@ -49,4 +49,5 @@ if importlib.util.find_spec("pydantic") is None:
         ValidationError=ValueError,
         ValidationInfo=object,
         field_validator=unchecked,
+        model_validator=unchecked,
     )

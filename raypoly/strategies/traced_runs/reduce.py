@@ -128,6 +128,9 @@ class Reduction:
         self._recorder = None  # counts and values are those of the first inputs
         if first is None:
             return _NOTHING_KNOWN
+        # of a wrong program that most tests end, the others show little
+        if not self._passed and 2 * sum(run is not None for run in first[: self._tests]) < self._tests:
+            return _NOTHING_KNOWN
         first = self._affordable(first)
         self._base, self._work, known = first, list(self._counts), True
         try:

@@ -140,6 +140,12 @@ def test_an_attempt_that_forgets_to_return_keeps_its_construct() -> None:
     assert found(code, "f", [[4], [40]], passed=False)["strategy"] == "for"
 
 
+def test_a_wrong_program_that_most_tests_end_is_not_known_by_the_others() -> None:
+    code = "def f(n):\n return sum(map(lambda k: 1, filter(lambda k: x % 2 == 0, range(n))))"
+    assert not found(code, "f", [[0], [4], [40]], passed=False)["known"]
+    assert found(code.replace("x %", "n %"), "f", [[0], [4], [40]], passed=False)["strategy"] == "higher_order"
+
+
 def test_recursion_that_never_ends_on_the_small_input_is_still_recursion() -> None:
     code = "def f(n):\n if n == 9:\n  return 1\n return f(n - 1) + n"
     assert strategy(code) == "recursion"
