@@ -50,8 +50,9 @@ def test_nothing_is_left_when_a_sandbox_closes(tmp_path: Path, monkeypatch: pyte
     for _ in range(5):
         assert sandbox.score(calls(([2], 2)), code).passed
     sandbox.close()
-    assert set(descendants(os.getpid())) == before
-    assert len(os.listdir("/proc/self/fd")) == open_before
+    # others may end meanwhile, as those of an earlier test that nothing refers to any more
+    assert set(descendants(os.getpid())) <= before
+    assert len(os.listdir("/proc/self/fd")) <= open_before
     assert not list(tmp_path.iterdir())
 
 
