@@ -90,7 +90,7 @@ test-all: setup
 
 # What another trainer would use, without torch and vLLM: under any Python that uv finds.
 test-python: setup
-	$(UV) run --isolated --no-project --python $(V) --with-editable . --with "pytest<9" --with pytest-xdist --with hypothesis \
+	$(UV) run --isolated --no-project --python $(or $(V),3.13) --with-editable . --with "pytest<9" --with pytest-xdist --with hypothesis \
 	  -- python -m pytest -q -n 2 -m "not slow" -p no:cacheprovider \
 	  $(or $(ARGS),tests/raypoly/verifier tests/raypoly/strategies tests/raypoly/data/test_puzzles.py)
 

@@ -1,7 +1,7 @@
 """Which strategy a program uses: its canonical form, its features, and the constructs that do its work.
 
 Programs that differ in words only have one canonical form. Features tell what a program does with its data (`hash`,
-`two_pointers`, `dp`), traced constructs what did the work (`recursion`, `for`). The judge reads all three.
+`two_pointers`, `dp`), constructs what did the work (`recursion`, `for`). The judge reads all three.
 
 1. `evidence.py` runs in the parent: it asks sandbox children, and reads their answers as `Evidence`. All other files
    run in confined children: standard library alone, hostile source.

@@ -35,7 +35,7 @@ class StrategyEvidence:
         if problem.tests.kind not in ("calls", "check") or not cases:
             return None
         budgeted = any(case.budget is not None for case in cases)
-        return code, problem.prelude, problem.entry_point, budgeted, *_alike_called(cases), passed
+        return code, problem.entry_point, budgeted, *_alike_called(cases), passed, _by_construct(problem)
 
     def source_question(self, problem: Problem, code: str, run: Any) -> tuple[str, str, bool, list[Any]]:
         """Arguments of `read_source`: of what remains of the program, where its run found that something may go."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from raypoly.core.values import Labels, Problem, Rollout, Verdict
-from raypoly.strategies.judge.structural import structural_labels
+from raypoly.strategies.judge.structural import labels_of, structural_labels
 
 _OF_LABELS = frozenset({"clusters", "preview"})
 """What a judge says by itself, which isn't what is said here."""
@@ -51,8 +51,5 @@ def joined(first: Labels, second: Labels) -> Labels:
         for strategy in set(labels.ids[~degenerate].tolist()):
             together = ids[~degenerate & (labels.ids == strategy)]
             ids[np.isin(ids, together)] = together.min()
-    seen: dict[int, int] = {}
-    found = [
-        0 if out else seen.setdefault(int(number), len(seen) + 1) for number, out in zip(ids, degenerate, strict=True)
-    ]
-    return Labels(np.array(found, np.int32), degenerate, f"agreed({first.judge}+{second.judge})")
+    strategies = [None if out else int(number) for number, out in zip(ids, degenerate, strict=True)]
+    return labels_of(strategies, f"agreed({first.judge}+{second.judge})")

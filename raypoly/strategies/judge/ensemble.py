@@ -34,8 +34,8 @@ class EnsembleJudge:
                 f"judge.members={config.members!r} names a judge twice: set judge.votes to ask the judge 'openai' more "
                 "than once."
             )
-        own = config.model_copy(update={"labels": "judge"})
-        self._members: list[Judge] = [build_judge(own.model_copy(update={"name": name})) for name in config.members]
+        own = [config.model_copy(update={"name": name, "labels": "judge"}) for name in config.members]
+        self._members: list[Judge] = list(map(build_judge, own))
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
         """Raises a member's `JudgeUnavailable` or `JudgeRefused`."""

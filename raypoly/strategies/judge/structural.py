@@ -158,7 +158,7 @@ def label_evidence(evidence: Sequence[Evidence | None]) -> Labels:
         name = NAME
         strategies = [None if found is None else signature(found) for found in evidence]
     unknown = {place for place, found in enumerate(evidence) if found is not None and found.unknown}
-    return _labels(join_largest(strategies, unknown), name)
+    return labels_of(join_largest(strategies, unknown), name)
 
 
 def join_largest(
@@ -193,7 +193,8 @@ def signature(evidence: Evidence) -> frozenset[str]:
     return names or _UNSEEN
 
 
-def _labels(strategies: Sequence[Hashable | None], judge: str) -> Labels:
+def labels_of(strategies: Sequence[Hashable | None], judge: str) -> Labels:
+    """Ids by first occurrence; None is degenerate."""
     seen: dict[Hashable, int] = {}
     ids = [0 if strategy is None else seen.setdefault(strategy, len(seen) + 1) for strategy in strategies]
     degenerate = np.array([strategy is None for strategy in strategies], np.bool_)

@@ -64,12 +64,12 @@ def observe(
     namespace: dict[str, Any],
     nonce: bytes,
     code: str,
-    prelude: str,
     entry_point: str,
     budgeted: bool,
     tests: list[list[Any]],
     keywords: list[str],
     passed: bool,
+    by_construct: bool,
 ) -> None:
     """Send `("reduced", Reduction.result())` or `("tamper", why)`, behind the nonce."""
 
@@ -80,7 +80,7 @@ def observe(
     name = guard.check_program(compiled, code, lasting=budgeted)
     if name is not None:
         guard.tampered(report, f"the name {name} can't be used in an observed run")
-    reduction = Reduction(code, entry_point, namespace, tests, keywords, passed, frame_depth())
+    reduction = Reduction(code, entry_point, namespace, tests, keywords, passed, frame_depth(), by_construct)
     # the walls within the process go up last: what is compiled and imported after them would be taken for tampering
     watched = budget.reaches_modules(compiled, namespace) and budget.sets_attributes(compiled)
     changed = guard.close(report, observed=True, budgeted=budgeted, watched=watched)

@@ -79,14 +79,15 @@ class Reduction:
         keywords: Sequence[str] = (),
         passed: bool = True,
         depth: int = 0,
+        rounds: bool = True,
     ) -> None:
         """`namespace`: where the prelude has run. `tests`: in the order of a scored run. `keywords`: names of the last
         arguments. `passed`: else statements stay, since what a bug makes useless is still its idea. `depth`: Python
-        frames below a scored run's calls, so that as many are left; 0 leaves the limit of recursion as it is. Raises
-        `SyntaxError`.
+        frames below a scored run's calls, so that as many are left; 0 leaves the limit of recursion as it is. `rounds`:
+        `result` counts them. Raises `SyntaxError`.
         """
         self._entry_point, self._namespace, self._keywords = entry_point, namespace, keywords
-        self._passed = passed
+        self._passed, self._counts_rounds = passed, rounds
         self._program = switched(code)
         self._depth, self._extra = depth, 0
         by_size = sorted(range(len(tests)), key=lambda place: len(plain_data.pack(tuple(tests[place]))))
@@ -153,7 +154,7 @@ class Reduction:
         sizes = {place: (texts[place], run.work) for place, run in enumerate(first[: self._tests]) if run is not None}
         base = [run if place in sizes else None for place, run in enumerate(self._base)]
         self._recorder, self._rounds_of = self._round, []
-        if not sizes or self._all_runs(base) is None:
+        if not self._counts_rounds or not sizes or self._all_runs(base) is None:
             return {"growth": {}, "strategy": ""}
         small, large = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
         less = self._rounds_of[small] if small != large else {}

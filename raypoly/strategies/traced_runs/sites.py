@@ -146,7 +146,7 @@ class _Walk(ast.NodeTransformer):
             return [whole, *ways][self.chosen(number)]
         found = ways[-1]
         for way in range(len(ways) - 1, 0, -1):
-            found = _either(ast.Compare(_state(number), [ast.Eq()], [_constant(way)], **_AT), ways[way - 1], found)
+            found = _either(_is_reduced(number, way), ways[way - 1], found)
         return _either(_state(number), found, whole)
 
     def body(self, block: list[ast.stmt], construct: str | None = None) -> list[ast.stmt]:
@@ -371,8 +371,9 @@ class _Walk(ast.NodeTransformer):
             new.args = [arg if isinstance(arg, (ast.Starred, ast.Lambda)) else _call("@z", arg) for arg in new.args]
             if isinstance(new.func, ast.Attribute):
                 new.func.value = _call("@z", new.func.value)
-            if construct_of(new) and len(new.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in new.args):
-                self.tick(construct_of(new))
+            construct = construct_of(new)
+            if construct and len(new.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in new.args):
+                self.tick(construct)
                 new.args[1] = _call("@each", _constant(self.ticks - 1), new.args[1])
         return new
 
@@ -437,14 +438,15 @@ def _item(name: str, number: int) -> ast.expr:
 
 
 def _switched_copies(number: int, first: int, copies: list[ast.stmt]) -> list[ast.stmt]:
-    return [
-        ast.If(ast.Compare(_state(number), [ast.Eq()], [_constant(way)], **_AT), [copy], [], **_AT)
-        for way, copy in enumerate(copies, first)
-    ]
+    return [ast.If(_is_reduced(number, way), [copy], [], **_AT) for way, copy in enumerate(copies, first)]
 
 
 def _state(number: int) -> ast.expr:
     return _item("@s", number)
+
+
+def _is_reduced(number: int, way: int) -> ast.expr:
+    return ast.Compare(_state(number), [ast.Eq()], [_constant(way)], **_AT)
 
 
 def _constant(value: Any) -> ast.expr:

@@ -52,12 +52,6 @@ class Case:
         except (plain_data.TooLarge, RecursionError):
             return plain_data.MAX_BYTES
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """(elements of the input, largest number among the arguments)."""
-        values = [*self.args, *self.kwargs.values()]
-        return sum(map(_elements, values)), max((abs(v) for v in values if type(v) is int), default=0)
-
 
 @dataclass(frozen=True)
 class Cases:
@@ -122,14 +116,3 @@ def _equals_itself(value: Any) -> bool:
     if kind in (list, tuple):
         return all(map(_equals_itself, value))
     return kind in (int, str, bool, bytes, type(None))
-
-
-def _elements(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, list | tuple | set | frozenset):
-        return len(value) + sum(map(_elements, value))
-    if isinstance(value, dict):
-        return len(value) + sum(map(_elements, value.values()))
-    nodes = isinstance(value, plain_data.Typed) and type(value.content) is list
-    return len(value.content) if nodes else 0

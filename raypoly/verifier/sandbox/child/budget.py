@@ -26,7 +26,7 @@ from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any
 
 from raypoly.verifier.sandbox.child import guard, holdings
-from raypoly.verifier.sandbox.child.counted_source import counted
+from raypoly.verifier.sandbox.child.counted_source import HOOKS, counted
 
 _COUNTERS = ("steps", "elements", "depth")
 FILE = "<candidate>"
@@ -97,12 +97,16 @@ class Counters:
         self.steps = self.total = self.peak = self.depth = self.deepest = self.pause = 0
 
 
-def install(report: Report, namespace: dict[str, Any], code: CodeType) -> Counters:
-    """Give the program's code what it calls to count, and close the ways to tamper. `code`: as it was written."""
+def install(report: Report, namespace: dict[str, Any], code: CodeType, counting: CodeType) -> Counters:
+    """Give `counting`, a program's code with calls put in, what it calls, and close the ways to tamper.
+
+    `code`: the program's, as it was written.
+    """
     # looking at all modules after each test costs time: only where the program has a way to one
     watched = reaches_modules(code, namespace)
     free = 0 if changes_containers(code) else _FREE_COMPREHENSIONS
     counters = Counters(report, namespace, free, not sets_attributes(code))
+    counters.held.know_code(counting)
     vars(builtins).update(_hooks(counters))
     sys.setrecursionlimit(sys.getrecursionlimit() + _OWN_DEPTH)
     counters.changed = guard.close(report, watched=watched)
@@ -133,21 +137,22 @@ def begin(counters: Counters, limits: dict[str, int] | None, arguments: Any) -> 
     counters.callers.clear()
     counters.yielding.clear()
     counters.held.begin(arguments)
-    # loading alone may be over this test's budget
-    for which, count in ((0, counters.steps), (2, counters.deepest)):
-        if count > counters.limits[which]:
-            _over(counters, which, count)
+    _check(counters)  # loading alone may be over this test's budget
     _look(counters)
 
 
 def counts(counters: Counters) -> dict[str, int]:
     """Counts at a test's end."""
-    for which, count in enumerate((counters.steps, counters.peak, counters.deepest)):
-        if count > counters.limits[which]:
-            _over(counters, which, count)
+    _check(counters)  # last words may have failed
     if counters.changed is not None and counters.changed():
         guard.tampered(counters.report, "the program changed a module")
     return {"steps": counters.steps, "elements": counters.peak, "depth": counters.deepest}
+
+
+def _check(counters: Counters) -> None:
+    for which, count in enumerate((counters.steps, counters.peak, counters.deepest)):
+        if count > counters.limits[which]:
+            _over(counters, which, count)
 
 
 def _over(counters: Counters, which: int, count: int) -> None:
@@ -263,7 +268,8 @@ def _hooks(counters: Counters) -> dict[str, Callable[..., Any]]:
     """What a counted source calls, by name (`counted_source.py`)."""
     found = (*_frame_hooks(counters), *_yield_hooks(counters), *_item_hooks(counters))
     counters.held.know(*found)
-    return {f"@{hook.__name__}": hook for hook in found}
+    by_name = {hook.__name__: hook for hook in found}
+    return {f"@{name}": by_name[name] for name in HOOKS.split()}
 
 
 def _frame_hooks(counters: Counters) -> Iterable[Callable[..., Any]]:
@@ -370,14 +376,12 @@ _CHANGES = """
 
 
 def compiled(source: str) -> CodeType:
-    """The code that counts. Raises what `compile` raises."""
+    """The code that counts, of a program that compiles."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(_DEEPER * limit)  # a tree may be as deep as its text was
     try:
-        try:
-            return compile(counted(source, FILE), FILE, "exec", dont_inherit=True)
-        except SyntaxError:
-            compile(source, FILE, "exec", dont_inherit=True)  # names the line
+        return compile(counted(source, FILE), FILE, "exec", dont_inherit=True)
+    except SyntaxError:  # the program's own blocks are all that may be nested
         return compile(counted(source, FILE, says_end=False), FILE, "exec", dont_inherit=True)
     finally:
         sys.setrecursionlimit(limit)

@@ -82,8 +82,7 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: st
         name = guard.check_program(written, code)
         if name is not None:
             guard.tampered(report, f"the name {name} can't be used in a budgeted test")
-        counters = budget.install(report, namespace, written)
-        counters.held.know_code(compiled)
+        counters = budget.install(report, namespace, written, compiled)
     try:
         program()
         function = entry(namespace, entry_point, given)

@@ -28,9 +28,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-_HOOKS = """
+HOOKS = """
     line again enter leave returned paused resumed delegates delegated items more element made tail
 """
+"""What is called, by its name without the "@"."""
 # builtins that change nothing
 _PLAIN = "abs all any bool divmod int isinstance len max min pow range round set sorted str sum tuple"
 _AT: Any = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
@@ -144,7 +145,7 @@ def _count_frame(node: Any, generator: bool, says_end: bool) -> None:
     whole = [ast.Try(body, [], [], [ast.Expr(_call("leave"), **_AT)], **_AT)] if says_end else body
     head: list[ast.stmt] = [ast.Expr(enter, **_AT)]
     if isinstance(node, ast.ClassDef):  # else its namespace, which may be of the program's making, would be asked first
-        head = [ast.Global([f"@{name}" for name in _HOOKS.split()], **_AT), *head, _begun(node, 0)]
+        head = [ast.Global([f"@{name}" for name in HOOKS.split()], **_AT), *head, _begun(node, 0)]
     node.body[begin:] = [*head, *whole]
 
 

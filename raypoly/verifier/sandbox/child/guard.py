@@ -3,7 +3,7 @@
 Three lines of defence, each enough against most tricks. A program may not contain names that lead to frames, code
 objects, namespaces or finalizers, nor reach an attribute by a computed name (`check_program`). What could do so inside
 the library is replaced. An audit hook, which nothing can remove, ends the process at any event outside a short list.
-Finalizers matter because they can run inside the tracer, uncounted. Nothing put in place leads to the counters or the
+Finalizers matter because they can run within a hook, uncounted. Nothing put in place leads to the counters or the
 nonce: it speaks to the hook. Tampering is the verdict `error`.
 """
 
@@ -61,8 +61,8 @@ _HARMLESS = frozenset(
 _OWN_NAMES = ("locals", "globals")
 # what an observed program may import too, if its tests have no budgets
 _OBSERVED_IMPORTS = ("sys", "cmath", "re", "string", "copy", "random", "datetime", "decimal", "fractions", "statistics")
-# what the observer does; a program's own ways to it are replaced
-_OBSERVERS = frozenset({"sys.setprofile", "marshal.dumps"})
+# what the observer does
+_OBSERVERS = frozenset({"marshal.dumps"})
 _kept: list[Any] = []
 _audit = sys.audit
 _FORBIDDEN = "raypoly.forbidden"
@@ -184,10 +184,10 @@ def close(
 ) -> Callable[[], bool] | None:
     """Shut the ways out; a candidate can't undo it.
 
-    `observed`: nothing is counted among the program's names, but by our profiler. `watched`: the program could reach a
+    `observed`: it is run to see what it needs, and not to be scored. `watched`: the program could reach a
     module; then returns a function that says whether a module, or what is in one, has changed since.
     """
-    gc.disable()  # a collection inside the tracer would run finalizers uncounted
+    gc.disable()  # a collection within a hook would run finalizers uncounted
     for name in _OWN_NAMES if budgeted else ():
         vars(builtins)[name] = _forbidden(name)
     imports = _IMPORTS.split() + ([] if budgeted else list(_OBSERVED_IMPORTS))

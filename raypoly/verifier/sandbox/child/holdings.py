@@ -61,7 +61,7 @@ class Holdings:
         self._namespace, self._lasting = namespace, lasting
         self._library = library()
         self._known: set[int] = set()
-        # what is known or was seen in locals: the last reference must not be dropped in the tracer, where a finalizer
+        # what is known or was seen in locals: the last reference must not be dropped in a look, where a finalizer
         # would run uncounted
         self._kept: dict[int, Any] = {}
         # own lengths of the parts of the module's classes and functions
