@@ -2,9 +2,8 @@
 
 - `live_program.py` finds it by the files below, in this order, and writes it as canonical text.
 - `unwrapping.py` spells library names one way, and opens the class around the entry. `folding.py` folds constants.
-- `slicing.py` keeps the statements that the result depends on. `bindings.py` and `function_facts.py` tell it which
-  names are read, bound, changed and shared; `library_effects.py` what library calls change; `exceptions.py` what may
-  leave a `try`.
-- `decoys.py` takes away containers that are filled and never read. `renaming.py` gives the names letters.
+- `needed.py` keeps the statements that the result depends on. `bindings.py` tells it which names are read and bound,
+  `sharing.py` which stand for one object, `library_effects.py` what library calls change.
+- `renaming.py` gives the names letters.
 - `constructs.py` lists what repeats work: loops, comprehensions, recursion.
 """

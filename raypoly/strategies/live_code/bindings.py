@@ -123,15 +123,6 @@ def alike(left: ast.AST, right: ast.AST) -> bool:
     return True
 
 
-def own_nodes(body: Iterable[ast.AST]) -> list[ast.AST]:
-    """Nodes without the content of nested functions and classes, which are given themselves."""
-    found = list(body)
-    for node in found:
-        if type(node) not in _SCOPES:
-            _add_children(found, node)
-    return found
-
-
 def reach(start: Iterable[str], edges: Mapping[str, Set[str]]) -> set[str]:
     """Names reached from these along the edges, these included."""
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Fold what a parser can decide: constant tests, products with zero, annotations, docstrings.
+"""Fold what a parser can decide: constant tests, annotations, docstrings.
 
 fold(ast.parse("if 0:\\n g()\\nx: int = 1"))  ->  "x = 1"
 """
@@ -80,8 +80,6 @@ class _Fold(Rewriter):
     def each(self, items: list[Any]) -> list[Any]:
         kept: list[Any] = []
         for new in super().each(items):
-            if kept and isinstance(new, ast.Expr) and _sorts_the_copy(kept[-1], new.value):
-                continue
             kept.append(new)
             if isinstance(new, _LEAVING):
                 break
@@ -96,35 +94,12 @@ class _Fold(Rewriter):
     def visit_While(self, node: ast.While) -> Any:
         return self.each(node.orelse) if truth(node.test) is False else self.below(node)
 
-    def visit_For(self, node: ast.For) -> Any:
-        return self.each(node.orelse) if _never_iterates(node.iter) else self.below(node)
-
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         decided = truth(node.test)
         if decided is None:
             return self.below(node)
         folded: ast.AST = self.visit(node.body if decided else node.orelse)
         return folded
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        first = truth(node.values[0])
-        if first is None:
-            return self.below(node)
-        decides = first if isinstance(node.op, ast.Or) else not first
-        if decides or len(node.values) == 1:
-            folded: ast.AST = self.visit(node.values[0])
-            return folded
-        node.values = node.values[1:]
-        return self.visit_BoolOp(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.below(node)
-        left_zero, right_zero = _is_zero(node.left), _is_zero(node.right)
-        if isinstance(node.op, ast.Mult) and (left_zero or right_zero):
-            return ast.copy_location(ast.Constant(0), node)
-        if isinstance(node.op, (ast.Add, ast.Sub)) and right_zero:
-            return node.left
-        return node.right if isinstance(node.op, ast.Add) and left_zero else node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
@@ -149,37 +124,3 @@ class _Fold(Rewriter):
 
     def visit_Pass(self, node: ast.Pass) -> None:
         return None
-
-
-def _sorts_the_copy(made: ast.stmt, call: ast.expr) -> bool:
-    # whether the call sorts the copy that the statement before it made; the two are said in that statement then
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "sort":
-        return False
-    place, value = call.func.value, made.value if isinstance(made, ast.Assign) else None
-    target = made.targets[0] if isinstance(made, ast.Assign) else None
-    if not isinstance(place, ast.Name) or not isinstance(target, ast.Name) or target.id != place.id:
-        return False
-    source: ast.expr | None = None
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "list":
-        source = value.args[0] if len(value.args) == 1 and not isinstance(value.args[0], ast.Starred) else None
-    elif isinstance(value, ast.Subscript) and isinstance(cut := value.slice, ast.Slice):
-        source = None if cut.lower or cut.upper or cut.step else value.value
-    if source is None or not isinstance(made, ast.Assign) or len(made.targets) > 1 or call.args:
-        return False
-    made.value = ast.copy_location(ast.Call(ast.Name("sorted", ast.Load()), [source], call.keywords), call)
-    return True
-
-
-def _is_zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value == 0
-
-
-def _never_iterates(node: ast.expr) -> bool:
-    if isinstance(node, (ast.Tuple, ast.List)):
-        return not node.elts
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range" and node.args:
-        bounds = [bound for arg in node.args if isinstance(bound := constant(arg), int)]
-        if len(bounds) == len(node.args) <= 3:
-            start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
-            return step != 0 and not range(start, stop, step)
-    return False

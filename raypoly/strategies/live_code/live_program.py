@@ -16,23 +16,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from raypoly.strategies.live_code.bindings import nodes
-from raypoly.strategies.live_code.decoys import remove_decoys
 from raypoly.strategies.live_code.folding import fold
-from raypoly.strategies.live_code.function_facts import FunctionFacts
+from raypoly.strategies.live_code.needed import needed_part
 from raypoly.strategies.live_code.renaming import rename, tell_apart
-from raypoly.strategies.live_code.slicing import slice_to
 from raypoly.strategies.live_code.unwrapping import (
     LIBRARY_MARK,
-    drop_trial_calls,
-    drop_unreached,
     plain_library_names,
     unwrap_class,
 )
-
-# decoys are looked for in programs of a usual size: the search takes time by size and number of names
-_MOST_NODES = 6000
-# where a decoy went, what fed it may be one now; chains are short
-_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -51,12 +42,10 @@ def live_program(source: str, entry_point: str = "") -> LiveProgram:
     Raises `SyntaxError`; `RecursionError` where the source is nested too deeply to be read.
     """
     tree = fold(plain_library_names(ast.parse(source)))
-    if entry_point:
-        tree = drop_trial_calls(tree)
     tell_apart(tree)
-    tree = _live(tree, entry_point)
+    tree = needed_part(tree, entry_point)
     if entry_point:
-        tree = unwrap_class(drop_unreached(tree, entry_point), entry_point)
+        tree = unwrap_class(tree, entry_point)
     # by place and not by name: renaming gives the entry another one
     place = _place(tree, entry_point)
     tree = rename(tree)
@@ -68,17 +57,6 @@ def live_program(source: str, entry_point: str = "") -> LiveProgram:
         body = found[-1].body if found and isinstance(found[-1], ast.ClassDef) else tree.body
         found.append(body[at])
     return LiveProgram(tree, "().".join(getattr(node, "name", "") for node in found))
-
-
-def _live(tree: ast.Module, entry: str) -> ast.Module:
-    small = len(nodes(tree)) <= _MOST_NODES
-    # slicing leaves containers that only feed themselves; without them, more may be dead
-    for _ in range(_ROUNDS):
-        program = FunctionFacts.read(tree, prints=not entry)
-        tree = slice_to(tree, entry, program)
-        if not small or not remove_decoys(tree, program, entry.split(".")[-1]):
-            break
-    return tree
 
 
 def _place(tree: ast.Module, entry: str) -> tuple[int, ...]:

@@ -2,17 +2,14 @@
 
 plain_library_names(ast.parse("from collections import deque as line\\nq = line()"))  ->  "q = deque()"
 unwrap_class(tree, "Solution().pair")      # class Solution: def pair(self, a): ...   ->   def pair(a): ...
-
-Definitions that the entry never comes to are taken away too, as are statements at the top that only try it out.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 from raypoly.strategies.live_code.bindings import NAMED, Rewriter, loads, nodes
-from raypoly.strategies.live_code.function_facts import Function
+from raypoly.strategies.live_code.sharing import FUNCTIONS, Function
 
 # modules whose names are as well known without theirs
 _KNOWN = frozenset({"heapq", "collections", "bisect", "math", "itertools", "functools", "string", "operator", "copy"})
@@ -21,7 +18,6 @@ _AMBIGUOUS = frozenset({"pow", "copy", "count", "index", "sum", "concat", "merge
 LIBRARY_MARK = "@"
 """Before a library's name that the program gives to something of its own as well, until that has another."""
 _CACHES = frozenset({"cache", "lru_cache"})
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_DECORATORS = frozenset({"staticmethod", "cache"})
 
 
@@ -56,7 +52,7 @@ class _Plain(Rewriter):
         self.real, self.bound = real, bound
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> ast.AST | None:
-        # an import whose name the program also binds itself is left for the slicer to judge
+        # an import whose name the program also binds itself stays
         names = {(a.asname or a.name).split(".")[0] for a in node.names}
         return ast.copy_location(ast.Pass(), node) if not names & self.bound else node
 
@@ -98,59 +94,13 @@ class _Plain(Rewriter):
         return ast.copy_location(ast.Name("cache", ast.Load()), node) if known else node
 
 
-def drop_unreached(tree: ast.Module, entry_point: str) -> ast.Module:
-    """The module (changed in place) without methods that the entry never comes to, even where they call themselves."""
-    owner, _, entry = entry_point.partition(".")
-    # a base class or a decorator may call any method: such classes stay whole
-    classes = [c for c in tree.body if isinstance(c, ast.ClassDef) and not c.bases and not c.decorator_list]
-    # where the class itself is what is called, all its methods may be
-    classes = [c for c in classes if entry or c.name != owner.split("(")[0]]
-    waiting = [m for c in classes for m in c.body if isinstance(m, _FUNCTIONS)]
-    if entry and all(m.name != entry for m in waiting):
-        return tree  # whatever the program is, its methods are what there is to see
-    methods = {id(m) for m in waiting}
-    others = [stmt for stmt in tree.body if stmt not in classes]
-    used = {entry} | mentioned(others + [stmt for c in classes for stmt in c.body if id(stmt) not in methods])
-    kept: set[int] = set()
-    # a kept method mentions others, so it is searched again until none is new; `__init__` and the like are called by
-    # Python
-    while found := [m for m in waiting if id(m) not in kept and (m.name in used or m.name.startswith("__"))]:
-        kept |= {id(m) for m in found}
-        used |= mentioned(found)
-    for node in classes:
-        node.body = [stmt for stmt in node.body if id(stmt) not in methods or id(stmt) in kept] or [ast.Pass()]
-    return tree
-
-
-def mentioned(stmts: Sequence[ast.stmt]) -> set[str]:
-    """Names and attributes that stand in these statements."""
-    found = [node for stmt in stmts for node in nodes(stmt)]
-    return {n.attr for n in found if isinstance(n, ast.Attribute)} | {n.id for n in found if isinstance(n, ast.Name)}
-
-
-def drop_trial_calls(tree: ast.Module) -> ast.Module:
-    """The module (changed in place) without `if __name__ == "__main__":` and calls at the top whose result is dropped.
-
-    Only for a program with an entry point: what is printed while it loads is not its answer.
-    """
-    tree.body = [stmt for stmt in tree.body if not _is_trial(stmt)]
-    return tree
-
-
-def _is_trial(stmt: ast.stmt) -> bool:
-    if isinstance(stmt, ast.If):
-        return any(isinstance(n, ast.Name) and n.id == "__name__" for n in nodes(stmt.test))
-    call = stmt.value if isinstance(stmt, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
-
-
 def unwrap_class(tree: ast.Module, entry_point: str) -> ast.Module:
     """The module (changed in place) with the entry's class opened where it keeps no state."""
     owner = entry_point.split("(")[0].split(".")[0]
     for place, node in enumerate(tree.body):
         if isinstance(node, ast.ClassDef) and node.name == owner and "." in entry_point:
             methods = [stmt for stmt in node.body if not isinstance(stmt, ast.Pass)]
-            functions = [m for m in methods if isinstance(m, _FUNCTIONS)]
+            functions = [m for m in methods if isinstance(m, FUNCTIONS)]
             plain = len(functions) == len(methods) and not node.bases and not node.decorator_list
             if plain and (handles := _handles(tree, node)):
                 tree.body[place : place + 1] = [_function(m) for m in functions]
@@ -161,10 +111,10 @@ def unwrap_class(tree: ast.Module, entry_point: str) -> ast.Module:
 
 def _handles(tree: ast.Module, node: ast.ClassDef) -> set[str]:
     # the class's name and the methods' `self`, where the program uses them for nothing but to call methods
-    methods = {m.name: m for m in node.body if isinstance(m, _FUNCTIONS)}
+    methods = {m.name: m for m in node.body if isinstance(m, FUNCTIONS)}
     others = {n.id for n in nodes(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     others |= {n.arg for n in nodes(tree) if isinstance(n, ast.arg)}
-    others |= {n.name for n in nodes(tree) if isinstance(n, (*_FUNCTIONS, ast.ClassDef)) and n not in methods.values()}
+    others |= {n.name for n in nodes(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef)) and n not in methods.values()}
     # a method that becomes a function must not take the name of anything else that the program reads or binds
     free = loads(tree)
     if any(name.startswith("__") or name in others or name in free for name in methods):

@@ -44,8 +44,6 @@ SAME = {
     "tried out at the end": "def f(n):\n s = 0\n for x in range(n):\n  s += x\n return s"
     "\nif __name__ == '__main__':\n print(f(3))",
     "printed on the way": "def f(n):\n s = 0\n for x in range(n):\n  s += x\n  print(s)\n return s",
-    "overwritten start": "def f(n):\n s = n\n s = 0\n for x in range(n):\n  s += x\n return s",
-    "zero added": "def f(n):\n s = 0\n for x in range(n):\n  s += x + 0\n return s",
 }
 
 

@@ -50,8 +50,6 @@ DEAD = {
     "constant false if": "if 0:\n  for i in range(n):\n   n += i",
     "constant comparison": "if 1 > 2 and n:\n  for i in range(n):\n   n += i",
     "constant false while": "while False:\n  n += 1",
-    "empty loop": "for i in ():\n  n += i",
-    "loop over range(0)": "for i in range(0):\n  n += i",
     "unused function": "def g(k):\n  return k and g(k - 1)",
     "unused call of a pure function": "g = lambda k: k and g(k - 1)\n g(n)",
     "unused map": "t = list(map(str, range(n)))",
