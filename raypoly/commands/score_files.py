@@ -26,7 +26,7 @@ from raypoly.core.caches import file_sha256
 from raypoly.core.config import ComparisonChoice, ScorerConfig
 from raypoly.core.progress_display import show_progress
 from raypoly.core.tables import ReportTable
-from raypoly.core.values import STATUSES, Verdict
+from raypoly.core.values import STATUSES, Evidence, Verdict
 from raypoly.data.formats import ProblemStream, files_of, read_problems, row_of
 from raypoly.data.similar import DuplicatePair, find_duplicates, find_overlaps
 from raypoly.strategies.evidence import StrategyEvidence
@@ -153,8 +153,13 @@ def verdict_row(program: GivenProgram, verdict: Verdict, evidence: bool) -> dict
         "problem_id": program.problem_id,
     }
     if evidence:
-        row["evidence"] = None if verdict.evidence is None else {**vars(verdict.evidence)}
+        row["evidence"] = None if verdict.evidence is None else _evidence_row(verdict.evidence)
     return row
+
+
+def _evidence_row(evidence: Evidence) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(evidence).items() if name != "strategy"}
+    return {"approach": evidence.strategy or None, **fields}
 
 
 def status_table(counts: Mapping[str, int], first: str = "status") -> ReportTable:

@@ -53,12 +53,6 @@ def constant(node: ast.expr) -> object:
 
 def truth(node: ast.expr) -> bool | None:
     """Whether a test is always true or false; None where it depends on something."""
-    if isinstance(node, ast.BoolOp):
-        parts = [truth(value) for value in node.values]
-        decisive = isinstance(node.op, ast.Or)
-        if decisive in parts:
-            return decisive
-        return not decisive if all(part is (not decisive) for part in parts) else None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = truth(node.operand)
         return None if inner is None else not inner
@@ -93,13 +87,6 @@ class _Fold(Rewriter):
 
     def visit_While(self, node: ast.While) -> Any:
         return self.each(node.orelse) if truth(node.test) is False else self.below(node)
-
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        decided = truth(node.test)
-        if decided is None:
-            return self.below(node)
-        folded: ast.AST = self.visit(node.body if decided else node.orelse)
-        return folded
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:

@@ -12,6 +12,7 @@ blank a level, and a block of one short statement on its head's line. `source` m
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -74,6 +75,8 @@ def _place(tree: ast.Module, entry: str) -> tuple[int, ...]:
     return next(((at, i) for i, part in enumerate(node.body) if getattr(part, "name", "") == method), ())
 
 
+_STRING = re.compile(r'''"""(?s:.*?)"""|(["'])(?:\\.|(?!\1)[^\\\n])*\1''')
+_LONG_STRING, _SEVERAL_WORDS = 34, 14  # characters with quotes; an alphabet stays
 # lines that a block of one short statement may follow
 _JOINED = ("if ", "for ", "while ", "def ", "with ", "elif ", "else:", "async ")
 _COMPOUND = (*_JOINED, "class ", "try:", "match ", "case ", "@")
@@ -82,6 +85,15 @@ _LONGEST_LINE = 120
 
 def canonical_text(live: LiveProgram) -> str:
     return _narrow(ast.unparse(live.tree))
+
+
+def without_prose(text: str) -> str:
+    """Canonical text whose long strings are dots, so that a program can't speak to who reads it."""
+    return _STRING.sub(lambda found: '"..."' if _is_prose(found[0]) else found[0], text)
+
+
+def _is_prose(literal: str) -> bool:
+    return len(literal) > _LONG_STRING or (len(literal) > _SEVERAL_WORDS and " " in literal)
 
 
 def _narrow(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from raypoly.strategies.features.algorithm_features import DEGENERATE_KINDS, features_of
 from raypoly.strategies.live_code.constructs import live_constructs
-from raypoly.strategies.live_code.live_program import canonical_text, live_program
+from raypoly.strategies.live_code.live_program import canonical_text, live_program, without_prose
 from raypoly.strategies.traced_runs.reduce import FAMILIES, Reduction, frame_depth
 from raypoly.strategies.traced_runs.sites import FILE, without
 from raypoly.verifier.sandbox.child import budget, frames, guard, plain_data
@@ -40,7 +40,7 @@ def read_source(
     try:
         remains = without(code, {number: (way, value) for number, way, value in choices}) if choices else code
         live = live_program(remains, entry_point)
-        text = canonical_text(live)
+        text = without_prose(canonical_text(live))
     except RecursionError:  # nested too deeply: judges see it as it was written
         return _NOTHING_SAID
     known = list(features_of(live)) if features else []

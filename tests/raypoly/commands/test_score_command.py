@@ -101,6 +101,7 @@ def test_rows_alone_go_to_standard_output_with_evidence_where_asked(command: Com
     verdicts = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [row["status"] for row in verdicts] == ["passed", "error"]
     assert verdicts[0]["evidence"]["canonical"]
+    assert verdicts[0]["evidence"]["approach"] == "formula"
     assert verdicts[1]["evidence"] is None
 
 

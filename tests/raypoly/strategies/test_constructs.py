@@ -48,7 +48,7 @@ DEAD = {
     "comprehension never read": "t = [i for i in range(n)]",
     "comprehension as a statement": "[i for i in range(n)]",
     "constant false if": "if 0:\n  for i in range(n):\n   n += i",
-    "constant comparison": "if 1 > 2 and n:\n  for i in range(n):\n   n += i",
+    "constant comparison": "if 1 > 2:\n  for i in range(n):\n   n += i",
     "constant false while": "while False:\n  n += 1",
     "unused function": "def g(k):\n  return k and g(k - 1)",
     "unused call of a pure function": "g = lambda k: k and g(k - 1)\n g(n)",
