@@ -15,4 +15,4 @@ WORKDIR /opt/raypoly
 RUN case "$BUILD" in cpu) torch=--torch-backend=cpu ;; cuda) torch= ;; *) echo "BUILD is cpu or cuda" >&2; exit 1 ;; esac \
  && pip install --quiet --no-cache-dir uv \
  && uv pip install --system --no-cache --compile-bytecode $torch \
-      --override constraints/overrides.txt --editable ".[$BUILD]"
+      --override constraints/overrides.txt --editable ".[train,$BUILD]"

@@ -58,7 +58,7 @@ ifeq ($(BUILD),cpu)
 	  || $(PYTHON) -m pip install -qq "$(TORCH)+cpu" 2>/dev/null \
 	  || $(UV) pip install --quiet --python $(PYTHON) --torch-backend=cpu "$(TORCH)"
 endif
-	@$(UV) pip install --quiet --python $(PYTHON) --override constraints/overrides.txt --editable ".[$(BUILD),dev]"
+	@$(UV) pip install --quiet --python $(PYTHON) --override constraints/overrides.txt --editable ".[train,$(BUILD),dev]"
 	@touch $@
 	@echo "$(VENV) is ready."
 

@@ -25,7 +25,7 @@ from raypoly.commands import (
     train_command,
 )
 from raypoly.core import __version__
-from raypoly.core.errors import RaypolyError
+from raypoly.core.errors import MissingPackage, RaypolyError
 from raypoly.core.plugins import load_plugin, recipe_commands
 from raypoly.run.crash import Crash
 
@@ -59,6 +59,12 @@ class ReportingGroup(typer.core.TyperGroup):
             original = getattr(error, "cause", None) or error
             typer.echo(str(original), err=True)
             raise typer.Exit(error.exit_code) from error
+        except ModuleNotFoundError as error:
+            missing = MissingPackage.of(error)
+            if missing is None:
+                raise
+            typer.echo(str(missing), err=True)
+            raise typer.Exit(missing.exit_code) from error
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise

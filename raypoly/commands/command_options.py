@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from raypoly.core.errors import UsageError
-from raypoly.planning.devices import existing_parent
 
 
 def _can_be_written(folder: Path | None) -> Path | None:
     """The folder. Raises `UsageError` before a command starts, and not at the end of its hours."""
     if folder is None:
         return None
+    from raypoly.planning.devices import existing_parent
+
     above = existing_parent(folder.expanduser())
     if not above.is_dir():
         raise UsageError(f"--figures {folder} can't be written: {above} is a file; name a folder.")

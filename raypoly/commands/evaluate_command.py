@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from raypoly.analysis.run import Run
 from raypoly.commands.command_options import Overrides
 from raypoly.core.errors import UsageError
 from raypoly.run.crash import Crash
@@ -87,6 +86,8 @@ def _evaluate_run(
         raise UsageError(
             "--run measures a run by its own config: leave out all overrides but scaffold.key=value with --scaffold."
         )
+    from raypoly.analysis.run import Run
+
     opened = Run(run)
     Crash.run_dir = opened.store.location.folder
     from raypoly.rollouts.scaffolds.run_scaffolds import named_scaffolds

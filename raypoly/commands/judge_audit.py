@@ -29,11 +29,11 @@ from raypoly.analysis.audit_measures import (
     measure_judge,
     parse_requirements,
 )
-from raypoly.analysis.reports.pages import check_output, write_output
 from raypoly.commands.command_output import NOTES, say
 from raypoly.commands.section_config import JudgeChoice
 from raypoly.core.config import JudgeConfig, ScorerConfig
 from raypoly.core.errors import RaypolyError, SandboxError, UsageError
+from raypoly.core.output_files import check_output, write_output
 from raypoly.core.progress_display import track
 from raypoly.core.seeds import derive
 from raypoly.core.tables import DASH, ReportTable

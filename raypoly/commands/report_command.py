@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from raypoly.analysis.run import Run
 from raypoly.commands.command_options import Figures
 from raypoly.core.errors import UsageError
 from raypoly.run.crash import Crash
@@ -34,6 +32,10 @@ def report(
     figures: Figures = None,
 ) -> None:
     """Write a page on one run, or compare several. With a browser of their rollouts."""
+    from rich.console import Console
+
+    from raypoly.analysis.run import Run
+
     opened = [Run(place) for place in runs or []]
     if not opened:
         raise UsageError("Name a run, or several to compare: raypoly report RUN [RUN ...].")

@@ -26,9 +26,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from raypoly.analysis.reports.pages import is_device, write_output
 from raypoly.core import __version__
 from raypoly.core.errors import StorageError, UsageError
+from raypoly.core.output_files import is_device, write_output
 from raypoly.data.formats import files_of
 from raypoly.data.formats.long_integers import dumps
 

@@ -45,7 +45,7 @@ def score(
     ] = None,
 ) -> None:
     """Score programs or a run's rollouts without Ray, or check a data set: solutions, tests, duplicates."""
-    from raypoly.commands import score_files, score_run
+    from raypoly.commands import score_files
     from raypoly.commands.section_config import comparison_choice, scorer_config
 
     given, file, by = overrides or [], None if problems is None else Path(problems), comparison_choice(comparison)
@@ -53,6 +53,8 @@ def score(
     if run is not None:
         if scores or duplicates or against:
             raise UsageError("--run scores a run's own rollouts: beside it go --problems, --out and --workers.")
+        from raypoly.commands import score_run  # stored runs are Parquet files
+
         with interruptible(describe_interrupt(out)):
             score_run.rescore(run, out, file, given, workers)
     elif file is None:

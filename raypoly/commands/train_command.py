@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from raypoly.analysis.run import Run
 from raypoly.commands.command_options import ConfigPath, Overrides
 from raypoly.core import settings
 from raypoly.core.errors import UsageError
-from raypoly.planning.devices import ELSEWHERE
 from raypoly.run.crash import Crash
-from raypoly.run.run_identity import resolve_run, storage_options
 
 EXAMPLES = """Examples:
 
@@ -42,14 +38,16 @@ def train(
     ] = False,
 ) -> None:
     """Train, or go on with a stopped run. Print the results of a finished one."""
-    from raypoly.planning import preflight
-
     if ((gpu is not None or verbose) and not dry_run) or (dry_run and rehearse):
         raise UsageError(
             "--gpu and --verbose need --dry-run, and --rehearse excludes it: a rehearsal runs on this machine."
         )
     dropped: list[str] = []  # told when the config is known to be sound
     chosen = settings.load(config, overrides or [], dropped.append)
+    from raypoly.planning import preflight
+    from raypoly.planning.devices import ELSEWHERE
+    from raypoly.run.run_identity import resolve_run, storage_options
+
     directory = resolve_run(chosen)
     fixed = directory.config
     if dry_run:
@@ -71,8 +69,11 @@ def train(
         run_rehearsal(fixed, directory)
         return
     Crash.run_dir = directory.location.folder
+    from rich.console import Console
+
     from raypoly.algorithms import objectives
     from raypoly.analysis.reports.run_page import show_results
+    from raypoly.analysis.run import Run
     from workflows.train import run
 
     run(chosen)
@@ -85,6 +86,8 @@ def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) ->
     """The command of the other arm, or why it can't be the same with another objective."""
     from raypoly.analysis.reports.run_page import other_arm_overrides
     from raypoly.planning import preflight
+    from raypoly.planning.devices import ELSEWHERE
+    from raypoly.run.run_identity import resolve_run
     from workflows.liveness.shutdown import shell_command
 
     others = other_arm_overrides(objective, overrides)

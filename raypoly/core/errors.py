@@ -3,6 +3,14 @@
 `UsageError` ends a command with exit code 2, every other kind with 1, `PausedTooLong` with 75 (try again later).
 """
 
+from typing import Self
+
+OF_EXTRAS = """
+    ray torch vllm transformers datasets huggingface_hub safetensors tokenizers pyarrow obstore openai matplotlib jinja2
+    markupsafe scipy statsmodels packaging pandas
+"""
+_TRAIN = "pip install 'raypoly[train,cpu]', or [train,cuda] for GPUs"
+
 
 class RaypolyError(Exception):
     """Reported without a traceback."""
@@ -14,6 +22,18 @@ class UsageError(RaypolyError):
     """The command line, the config or an input file is wrong. Nothing was started."""
 
     exit_code = 2
+
+
+class MissingPackage(UsageError):
+    """A package of an extra is not installed."""
+
+    @classmethod
+    def of(cls, error: ModuleNotFoundError, install: str = _TRAIN) -> Self | None:
+        """None where the module is of no extra of raypoly's."""
+        name = (error.name or "").partition(".")[0]
+        if name not in OF_EXTRAS.split():
+            return None
+        return cls(f"This needs {name}, which is not installed: {install}.")
 
 
 class MissingKey(UsageError):

@@ -13,8 +13,9 @@ from pathlib import Path
 from raypoly.core.config import ProblemsConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem, Split
-from raypoly.data.formats import parquet_rows, problem_of
+from raypoly.data.formats import problem_of
 from raypoly.data.formats.long_integers import loads
+from raypoly.data.formats.row_files import parquet_rows
 from raypoly.data.problem_set import ProblemSet, check_apart, content_hash, told_apart, without_excluded
 
 _FOLDER = "data"
@@ -64,7 +65,7 @@ def _data_folder(place: str, key: str) -> Path:
 
 def _read_split(path: Path) -> list[Problem]:
     found = []
-    for number, row in parquet_rows.read_parquet(path) if path.is_file() else ():
+    for number, row in parquet_rows().read_parquet(path) if path.is_file() else ():
         try:
             if isinstance(row, ValueError):
                 raise row

@@ -21,9 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from raypoly.core.config import ProblemsConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem, TestSuite
-from raypoly.data.formats import parquet_rows, test_lists
+from raypoly.data.formats import test_lists
 from raypoly.data.formats.long_integers import dumps
 from raypoly.data.formats.row_fields import Identifier, error_reason
+from raypoly.data.formats.row_files import parquet_rows
 from raypoly.data.problem_set import ProblemSet, problem_set_of
 from raypoly.data.templates import PLAIN, Render, chat_renderer
 
@@ -128,11 +129,11 @@ def _read_problems(path: Path, render: Render) -> Iterator[Problem]:
     if not files:
         raise UsageError(f"problems.path={str(path)!r} is a folder without a file *.parquet.")
     for file in files:
-        names = parquet_rows.column_names(file)
+        names = parquet_rows().column_names(file)
         if missing := [name for name in COLUMNS if name not in names]:
             lacks = f"has no column {' and no '.join(missing)}"
             raise UsageError(f"{file} {lacks}: rows of verl's have {', '.join(COLUMNS)}.")
-        for number, row in parquet_rows.read_parquet(file, (*COLUMNS, *_OPTIONAL)):
+        for number, row in parquet_rows().read_parquet(file, (*COLUMNS, *_OPTIONAL)):
             try:
                 if isinstance(row, ValueError):
                     raise row

@@ -33,7 +33,7 @@ FREQUENCIES = {
 }
 """How often each strategy is drawn."""
 
-RESPONSE_TOKENS = 56
+RESPONSE_TOKENS = 76
 """Longest response, without the end-of-sequence token."""
 WIDTH = 128
 """Tokens of an encoded row: the longest prompt, with a method, and response fit."""

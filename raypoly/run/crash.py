@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-from raypoly.run.run_identity import CONFIG_KEY
-
+CONFIG_KEY = "config.json"
+"""In the folder of a run that has begun."""
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
 _OURS = Path(__file__).parents[2]
 _OUR_PACKAGES = ("raypoly", "actors", "workflows")

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from raypoly.core.config import Config
 from raypoly.core.errors import CorruptData, StorageError, UsageError
+from raypoly.run.crash import CONFIG_KEY
 from raypoly.run.plateau import has_ended
 from raypoly.run.run_identity import (
-    CONFIG_KEY,
     STARTS,
     RunDirectory,
     parse_config,

@@ -27,13 +27,13 @@ from raypoly.core.config_keys import config_keys, dotted_values, flatten_keys
 from raypoly.core.errors import CorruptData, StorageError, UsageError
 from raypoly.core.gguf_models import with_sha256
 from raypoly.core.plugins import load_plugin, recipe_parts
+from raypoly.run.crash import CONFIG_KEY
 from raypoly.run.run_folder import explain_unusable, open_leased, run_location
 from raypoly.run.store import Lease, Store, open_store
 from raypoly.run.store.catalogue import completed_steps
 from raypoly.run.store.location import Location, StorageOptions
 from raypoly.run.store.sealed_files import seal, unseal
 
-CONFIG_KEY = "config.json"
 STARTS = "starts/epoch-"
 _OURS_BEFORE_CONFIG = {"lease.lock", "lease.json", "lease"}
 _NOT_IDENTITY = {"run.name"}

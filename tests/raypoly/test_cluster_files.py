@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RAYJOB = ROOT / "configs" / "kuberay" / "rayjob.yaml"
 PAGE = (ROOT / "docs" / "cluster.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-(RAY,) = re.findall(r"ray\[[^]]*]==([\d.]+)", " ".join(PROJECT["dependencies"]))
+(RAY,) = re.findall(r"ray\[[^]]*]==([\d.]+)", " ".join(PROJECT["optional-dependencies"]["train"]))
 
 FIELDS = """
 RayJobSpec: activeDeadlineSeconds backoffLimit metadata clusterSelector submitterConfig submitterPodTemplate managedBy
@@ -126,7 +126,7 @@ def test_the_dockerfile_installs_what_pyproject_and_constraints_say() -> None:
     builds = set(re.findall(r"\b(\w+)\) torch=", text))
     assert builds == {"cpu", "cuda"} <= PROJECT["optional-dependencies"].keys()
     assert re.findall(r"ARG BUILD=(\w+)", text)[0] in builds
-    assert '--override constraints/overrides.txt --editable ".[$BUILD]"' in text
+    assert '--override constraints/overrides.txt --editable ".[train,$BUILD]"' in text
     copied = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     assert all((ROOT / name).exists() for name in copied)
     assert {"pyproject.toml", "constraints", "raypoly", "actors", "workflows", "configs"} <= set(copied)

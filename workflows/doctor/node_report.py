@@ -26,7 +26,7 @@ from raypoly.planning.placement import resolve_placement
 from raypoly.run.crash import describe_error
 from raypoly.verifier.sandbox import Sandbox
 
-_INSTALL = "install raypoly with [cpu] or [cuda] (docs/quickstart.md), the same on all nodes"
+_INSTALL = "install raypoly with [train,cpu] or [train,cuda] (docs/quickstart.md), the same on all nodes"
 _TOLD = ("raypoly", "python", "torch", "ray", "vllm")
 _SAME = ("raypoly", "python", "ray")  # has to be equal on all nodes, beyond the pins
 _CUDA = "import torch; torch.zeros(1, device='cuda')"
@@ -107,7 +107,7 @@ def read_pins(engine: str) -> dict[str, str]:
     pins = {"python": own.metadata["Requires-Python"]}
     for requirement in map(Requirement, own.requires or ()):
         marker, name = requirement.marker, requirement.name.removesuffix("-cpu")
-        needed = marker is None or any(marker.evaluate({"extra": extra}) for extra in ("cpu", "cuda"))
+        needed = marker is None or any(marker.evaluate({"extra": extra}) for extra in ("train", "cpu", "cuda"))
         if needed and (name != "vllm" or engine == "vllm"):
             pins[name] = str(requirement.specifier)
     return pins
@@ -144,7 +144,7 @@ def gpu_findings(config: Config, reports: Sequence[NodeReport]) -> list[MachineF
         return [wanted]
     findings = [wanted]
     for report in (report for report in reports if report.gpus):
-        broken = f": PyTorch can't use it ({report.cuda}): install raypoly[cuda], or a newer driver"
+        broken = f": PyTorch can't use it ({report.cuda}): install raypoly[train,cuda], or a newer driver"
         detail = "; ".join(report.gpus) + (broken if report.cuda else "")
         findings.append(MachineFinding(name_on(report.where, "driver"), not report.cuda, detail))
     return findings

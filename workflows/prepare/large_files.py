@@ -16,8 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from raypoly.data.formats import parquet_rows
-from raypoly.data.formats.row_files import numbered_throughout, parse_line, read_lines
+from raypoly.data.formats.row_files import is_parquet, numbered_throughout, parse_line, read_lines
 from raypoly.data.preparing.candidates import SourceFacts
 from raypoly.data.preparing.prepare_config import SourceConfig
 from raypoly.data.preparing.sources import ReadRow, SourceFile, read_file, read_row
@@ -31,7 +30,7 @@ AHEAD = 4
 
 
 def is_large(file: SourceFile) -> bool:
-    return sum(path.stat().st_size for path in file.paths if not parquet_rows.is_parquet(path)) >= LARGE
+    return sum(path.stat().st_size for path in file.paths if not is_parquet(path)) >= LARGE
 
 
 def read_by_size(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:

@@ -25,8 +25,9 @@ from raypoly.core.config_keys import dotted_values
 from raypoly.core.errors import CorruptData, UsageError
 from raypoly.planning import preflight
 from raypoly.planning.devices import FreeResources, this_machine
+from raypoly.run.crash import CONFIG_KEY
 from raypoly.run.run_files import RunFiles, is_finished
-from raypoly.run.run_identity import CONFIG_KEY, RunDirectory, resolve_run
+from raypoly.run.run_identity import RunDirectory, resolve_run
 
 _START = ("model", "warm_start", "problems")
 _MEASURE = (

@@ -27,9 +27,9 @@ from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.analysis.reports.run_table import first_and_last, shown_ks
 from raypoly.core.errors import CorruptData, StorageError, UsageError
 from raypoly.core.tables import number
+from raypoly.run.crash import CONFIG_KEY
 from raypoly.run.plateau import has_ended
 from raypoly.run.run_files import RunFiles
-from raypoly.run.run_identity import CONFIG_KEY
 from raypoly.run.store import Store
 from raypoly.run.store.sealed_files import seal, unseal
 

@@ -26,13 +26,14 @@ from raypoly.analysis.experiments.run_result import measure_name
 from raypoly.analysis.reports.charts import comparison_panels
 from raypoly.analysis.reports.comparison_tables import comparison_parts, comparison_tables
 from raypoly.analysis.reports.figures import named_panels, write_figures
-from raypoly.analysis.reports.pages import check_output, html_page, render, write_output
+from raypoly.analysis.reports.pages import html_page, render
 from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser, sample_rollouts
 from raypoly.analysis.reports.run_table import later_table
 from raypoly.analysis.statistics.intervals import interval_text
 from raypoly.core.config import Config
 from raypoly.core.config_keys import dotted_values
 from raypoly.core.errors import UsageError
+from raypoly.core.output_files import check_output, write_output
 from raypoly.core.tables import DASH, ReportTable
 from raypoly.core.text import visible
 from raypoly.run.run_files import RunFiles

@@ -25,9 +25,10 @@ from raypoly.analysis.reports.comparison_tables import (
     found_tables,
 )
 from raypoly.analysis.reports.figures import Panel, write_figures
-from raypoly.analysis.reports.pages import check_output, fill_place, write_output
+from raypoly.analysis.reports.pages import fill_place
 from raypoly.core import __version__
 from raypoly.core.errors import UsageError
+from raypoly.core.output_files import check_output, write_output
 from raypoly.core.tables import ReportTable
 
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"

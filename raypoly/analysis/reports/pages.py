@@ -1,9 +1,7 @@
-"""Pages: HTML from the templates beside this module, places in Markdown pages that somebody else writes, and the files.
+"""Pages: HTML from the templates beside this module, and places in Markdown pages that somebody else writes.
 
 page = html_page("raypoly: mine", render("run.html", run=run, ...))
 page = fill_place(page, "experiment", "objectives", tables, "docs/results.md")
-check_output(Path("ours.html"), "--out")               # before the work that it takes
-write_output(Path("ours.html"), page.encode())         # whole or not at all
 
 Every text that a template of HTML shows passes `raypoly.core.text.visible` and is escaped, in attributes too. So what a
 model, a judge or a user wrote can't become markup, and hides nothing.
@@ -12,9 +10,7 @@ model, a judge or a user wrote can't become markup, and hides nothing.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from raypoly.core.errors import StorageError, UsageError
+from raypoly.core.errors import UsageError
 from raypoly.core.text import visible
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -88,41 +84,3 @@ def fill_place(page: str, kind: str, name: str, text: str, where: str) -> str:
     if not (found and end):
         raise UsageError(f"{where} has no place for the {kind}: write the lines {marker} and {_END} where it belongs.")
     return f"{before}{found}{text}{end}{after}"
-
-
-def check_output(path: Path, option: str) -> None:
-    """Raise `UsageError`, naming the command's `option`, where the file can't be written."""
-    if path.is_dir():
-        raise UsageError(f"{option} {path} can't be written: it is a folder; name a file in it.")
-    place = path if is_device(path) else path.resolve().parent
-    if not os.access(place, os.W_OK):
-        why = f"{place} is not yours to write" if place.exists() else f"there is no folder {place}"
-        raise UsageError(f"{option} {path} can't be written: {why}; name a file in a folder of yours.")
-
-
-def write_output(path: Path, data: bytes) -> None:
-    """Raises `StorageError`; a full disk leaves the file before."""
-    try:
-        if is_device(path):
-            path.write_bytes(data)
-        else:
-            _replace(path.resolve(), data)
-    except OSError as error:
-        told = f"{path} can't be written ({error.strerror}): mend that and run the same command again."
-        raise StorageError(told) from error
-
-
-def _replace(path: Path, data: bytes) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_bytes(data)
-        aside.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):  # the first error is the one to raise
-            aside.unlink(missing_ok=True)
-        raise
-
-
-def is_device(path: Path) -> bool:
-    """Whether it is one such as /dev/stdout, which must not be replaced by a file."""
-    return path.exists() and not path.is_file() and not path.is_dir()

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from raypoly.analysis.reports.charts import draw_run, run_panels, time_panels
 from raypoly.analysis.reports.figures import named_panels, write_figures
-from raypoly.analysis.reports.pages import check_output, html_page, render, write_output
+from raypoly.analysis.reports.pages import html_page, render
 from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser, sample_rollouts
 from raypoly.analysis.reports.run_table import (
     damage_table,
@@ -27,6 +27,7 @@ from raypoly.analysis.reports.run_table import (
     time_table,
 )
 from raypoly.core.errors import CorruptData, StorageError, UsageError
+from raypoly.core.output_files import check_output, write_output
 from raypoly.core.settings import dump
 from raypoly.core.tables import ReportTable
 from raypoly.run.run_files import FIGURE, REPORT, RunFiles

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from raypoly.core.errors import UsageError
 
-_MAGIC = b"PAR1"
 BATCH_BYTES, BATCH_ROWS = 16 << 20, 64
 """Of values, decoded together; a larger row comes alone. Equal values take a file's space once: hence few rows."""
 SMALL_BYTES = 1 << 20
@@ -26,17 +25,6 @@ LARGEST_ROW = 1 << 28
 """Bytes of a row's values; a larger one is passed over. Python's objects take several times the memory."""
 _NO_VALUES = (ValueError, OverflowError, pa.ArrowException)
 _UNREAD = frozenset(("incorrect_solutions", "incorrect_submissions", "validator", "generator", "editorial"))
-
-
-def is_parquet(file: Path) -> bool:
-    """Whether a file begins as Parquet does; what is no plain file is not looked into."""
-    try:
-        if not file.is_file():
-            return False
-        with file.open("rb") as opened:
-            return opened.read(len(_MAGIC)) == _MAGIC
-    except OSError as error:
-        raise UsageError(f"{file} can't be read: {error}.") from error
 
 
 def count_parquet_rows(file: Path) -> int:

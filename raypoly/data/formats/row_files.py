@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import glob
 import gzip
+import importlib
 import io
 import json
 import re
@@ -24,12 +25,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from raypoly.core.errors import UsageError
-from raypoly.data.formats import parquet_rows
+from raypoly.core.errors import MissingPackage, UsageError
 from raypoly.data.formats.long_integers import TooManyValues, check_size, loads, long_integers
 
 LONGEST_LINE = 1 << 28
@@ -37,7 +38,7 @@ LONGEST_LINE = 1 << 28
 _ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")  # of the files that are read of a folder
 _CHUNK = 1 << 20  # characters of an array that are read at once
 _SKIPPED = re.compile(r"[\s,]*")
-_GZIP = b"\x1f\x8b"
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
 Row = TypeVar("Row")
 
@@ -62,8 +63,8 @@ def rows_of(file: Path) -> Iterator[tuple[int, Any]]:
 
     Raises `UsageError` where the file can't be read.
     """
-    if parquet_rows.is_parquet(file):
-        yield from parquet_rows.read_parquet(file)
+    if is_parquet(file):
+        yield from parquet_rows().read_parquet(file)
         return
     with _open(file) as opened:
         if _begins_array(file, opened):
@@ -71,6 +72,25 @@ def rows_of(file: Path) -> Iterator[tuple[int, Any]]:
         else:
             for number, line in _numbered(opened):
                 yield number, parse_line(line)
+
+
+def is_parquet(file: Path) -> bool:
+    """Whether a file begins as Parquet does; what is no plain file is not looked into."""
+    try:
+        if not file.is_file():
+            return False
+        with file.open("rb") as opened:
+            return opened.read(len(_PARQUET)) == _PARQUET
+    except OSError as error:
+        raise UsageError(f"{file} can't be read: {error}.") from error
+
+
+def parquet_rows() -> ModuleType:
+    """The module that reads Parquet, which needs an extra. Raises `MissingPackage`."""
+    try:
+        return importlib.import_module("raypoly.data.formats.parquet_rows")
+    except ModuleNotFoundError as error:
+        raise MissingPackage.of(error, "pip install 'raypoly[parquet]'") or error from error
 
 
 def numbered_throughout(
@@ -87,8 +107,8 @@ def numbered_throughout(
 
 def count_rows(file: Path) -> int:
     """Rows, good or bad; they are not looked at. Raises `UsageError` where the file can't be read."""
-    if parquet_rows.is_parquet(file):
-        return parquet_rows.count_parquet_rows(file)
+    if is_parquet(file):
+        return int(parquet_rows().count_parquet_rows(file))
     return sum(1 for _ in (rows_of(file) if is_array(file) else read_lines(file)))
 
 

@@ -29,7 +29,7 @@ from raypoly.data import ProblemSet
 from raypoly.data.puzzles import load_puzzles
 from raypoly.rollouts.engines import SampleRequest
 from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems
-from raypoly.run.run_identity import CONFIG_KEY
+from raypoly.run.crash import CONFIG_KEY
 from raypoly.run.sinks import METRICS, MetricsFile, Sinks
 from raypoly.run.store.local_store import LocalStore
 from raypoly.run.store.sealed_files import seal
