@@ -92,7 +92,7 @@ test-all: setup
 test-python: setup
 	$(UV) run --isolated --no-project --python $(or $(V),3.13) --with-editable . --with "pytest<9" --with pytest-xdist --with hypothesis \
 	  -- python -m pytest -q -n 2 -m "not slow" -p no:cacheprovider \
-	  $(or $(ARGS),tests/raypoly/verifier tests/raypoly/strategies tests/raypoly/data/test_puzzles.py)
+	  $(or $(ARGS),tests/raypoly/test_light_base.py tests/raypoly/verifier tests/raypoly/strategies tests/raypoly/data/test_puzzles.py tests/raypoly/algorithms/objectives)
 
 lint: setup
 	$(VENV)/bin/ruff check --no-cache .

@@ -5,15 +5,22 @@ from typing import TYPE_CHECKING, Any
 from raypoly.core import __version__
 
 if TYPE_CHECKING:
+    from raypoly.algorithms.objectives import build as objective
     from raypoly.analysis.reports.comparison_page import compare
     from raypoly.analysis.run import Run
+    from raypoly.integrations.in_process import Verifier
 
-__all__ = ["Run", "__version__", "compare"]
-_PLACES = {"Run": "raypoly.analysis.run", "compare": "raypoly.analysis.reports.comparison_page"}
+__all__ = ["Run", "Verifier", "__version__", "compare", "objective"]
+_PLACES = {
+    "Run": ("raypoly.analysis.run", "Run"),
+    "Verifier": ("raypoly.integrations.in_process", "Verifier"),
+    "compare": ("raypoly.analysis.reports.comparison_page", "compare"),
+    "objective": ("raypoly.algorithms.objectives", "build"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`raypoly.Run` and `raypoly.compare` on first use: actors need no pyarrow and no config."""
+    """Each on first use: `import raypoly` loads nothing. Raises `MissingPackage` where an extra is needed."""
     if name not in _PLACES:
         raise AttributeError(f"module 'raypoly' has no attribute {name!r}")
     from importlib import import_module
@@ -21,6 +28,7 @@ def __getattr__(name: str) -> Any:
     from raypoly.core.errors import MissingPackage
 
     try:
-        return getattr(import_module(_PLACES[name]), name)
+        place, what = _PLACES[name]
+        return getattr(import_module(place), what)
     except ModuleNotFoundError as error:
         raise MissingPackage.of(error) or error from error

@@ -22,6 +22,7 @@ from raypoly.commands import (
     prepare_command,
     report_command,
     score_command,
+    serve_command,
     train_command,
 )
 from raypoly.core import __version__
@@ -112,6 +113,7 @@ app.command()(experiment_commands.experiment)
 app.command(epilog=report_command.EXAMPLES)(report_command.report)
 app.command()(doctor_command.doctor)
 app.command()(score_command.score)
+app.command()(serve_command.serve)
 app.add_typer(judge_command.judge_app, name="judge")
 
 

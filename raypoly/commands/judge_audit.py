@@ -33,10 +33,10 @@ from raypoly.commands.command_output import NOTES, say
 from raypoly.commands.section_config import JudgeChoice
 from raypoly.core.config import JudgeConfig, ScorerConfig
 from raypoly.core.errors import RaypolyError, SandboxError, UsageError
-from raypoly.core.output_files import check_output, write_output
 from raypoly.core.progress_display import track
 from raypoly.core.seeds import derive
 from raypoly.core.tables import DASH, ReportTable
+from raypoly.core.whole_files import check_output, write_output
 from raypoly.strategies.judge import Judge, build_judge
 from raypoly.strategies.judge.ask_judge import Answer, ask_all, describe_spending
 from raypoly.strategies.judge.gold import GoldGroup, read_gold_groups

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 
 from raypoly.core import __version__
 from raypoly.core.errors import StorageError, UsageError
-from raypoly.core.output_files import is_device, write_output
+from raypoly.core.whole_files import is_device, write_output
 from raypoly.data.formats import files_of
 from raypoly.data.formats.long_integers import dumps
 

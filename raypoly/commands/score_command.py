@@ -53,17 +53,14 @@ def score(
     if run is not None:
         if scores or duplicates or against:
             raise UsageError("--run scores a run's own rollouts: beside it go --problems, --out and --workers.")
-        from raypoly.commands import score_run  # stored runs are Parquet files
+        from raypoly.commands.score_run import rescore  # stored runs are Parquet files
 
         with interruptible(describe_interrupt(out)):
-            score_run.rescore(run, out, file, given, workers)
+            rescore(run, out, file, given, workers)
     elif file is None:
         raise UsageError("Give --problems, a file of problems, or --run, a run whose rollouts are scored again.")
     elif duplicates:
-        if scores or workers is not None or given:
-            raise UsageError("--duplicates runs nothing: give it --problems, --against and --out alone.")
-        with interruptible(_NOTHING_WRITTEN):
-            score_files.compare_files(file, None if against is None else Path(against), out)
+        _compare(file, against, out, bool(scores or workers is not None or given))
     elif against is not None:
         raise UsageError("--against goes with --duplicates.")
     elif validate:
@@ -78,3 +75,12 @@ def score(
             raise UsageError("Give --programs and --out to score programs, or --validate to check the problems.")
         with interruptible(describe_interrupt(out)):
             score_files.score_files(file, Path(programs), out, config, evidence, by)
+
+
+def _compare(file: Path, against: str | None, out: str | None, runs: bool) -> None:
+    from raypoly.commands import score_files
+
+    if runs:
+        raise UsageError("--duplicates runs nothing: give it --problems, --against and --out alone.")
+    with interruptible(_NOTHING_WRITTEN):
+        score_files.compare_files(file, None if against is None else Path(against), out)

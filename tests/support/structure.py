@@ -26,7 +26,7 @@ ABOVE: Mapping[str, tuple[str, ...]] = {"raypoly": ("actors", "workflows"), "act
 COMMANDS = "raypoly/commands/"
 ROOMS = (
     *("core", "run", "algorithms", "data", "verifier", "strategies", "learner", "rollouts", "planning", "analysis"),
-    *("recipes", "commands"),
+    *("recipes", "integrations", "commands"),
 )
 """The rooms of raypoly/ in the order of a step: each imports only those before it."""
 EXEMPT_PROSE = ("raypoly/algorithms/objectives/", "raypoly/algorithms/losses/")

@@ -173,9 +173,9 @@ class Objective(ABC):
         if state:
             raise ValueError(f"{type(self).__name__} keeps no state, but was given {sorted(state)}")
 
-    def advantages(self, **values: Any) -> Float64:
-        """Advantages, float64 [N], from plain arrays: `valued(scored(...))`, for notebooks and tests."""
-        return self.valued(self.scored(**values))
+    def advantages(self, rewards: ArrayLike, labels: ArrayLike | None = None, **values: Any) -> Float64:
+        """Advantages, float64 [N], from plain arrays: `valued(scored(...))`, for notebooks and other trainers."""
+        return self.valued(self.scored(rewards=rewards, labels=labels, **values))
 
     def scored(
         self,

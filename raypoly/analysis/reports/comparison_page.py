@@ -33,9 +33,9 @@ from raypoly.analysis.statistics.intervals import interval_text
 from raypoly.core.config import Config
 from raypoly.core.config_keys import dotted_values
 from raypoly.core.errors import UsageError
-from raypoly.core.output_files import check_output, write_output
 from raypoly.core.tables import DASH, ReportTable
 from raypoly.core.text import visible
+from raypoly.core.whole_files import check_output, write_output
 from raypoly.run.run_files import RunFiles
 from raypoly.run.run_identity import keys_without_effect
 

@@ -28,8 +28,8 @@ from raypoly.analysis.reports.figures import Panel, write_figures
 from raypoly.analysis.reports.pages import fill_place
 from raypoly.core import __version__
 from raypoly.core.errors import UsageError
-from raypoly.core.output_files import check_output, write_output
 from raypoly.core.tables import ReportTable
+from raypoly.core.whole_files import check_output, write_output
 
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"
 _PLACE = "experiment"  # the kind of place in a page that takes an experiment's tables

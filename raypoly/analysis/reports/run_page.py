@@ -27,9 +27,9 @@ from raypoly.analysis.reports.run_table import (
     time_table,
 )
 from raypoly.core.errors import CorruptData, StorageError, UsageError
-from raypoly.core.output_files import check_output, write_output
 from raypoly.core.settings import dump
 from raypoly.core.tables import ReportTable
+from raypoly.core.whole_files import check_output, write_output
 from raypoly.run.run_files import FIGURE, REPORT, RunFiles
 
 _SCAFFOLDS = ("scaffolds", "scaffold_differences")

@@ -466,7 +466,4 @@ def _copied(node: Any) -> Any:
         return [_copied(item) for item in node]
     if not isinstance(node, ast.AST):
         return node
-    new = node.__class__()
-    for name, value in vars(node).items():
-        setattr(new, name, _copied(value) if isinstance(value, (list, ast.AST)) else value)
-    return new
+    return type(node)(**{name: _copied(value) for name, value in vars(node).items()})

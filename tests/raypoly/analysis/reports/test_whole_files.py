@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.core.errors import StorageError, UsageError
-from raypoly.core.output_files import check_output, write_output
+from raypoly.core.whole_files import check_output, write_output
 
 
 def test_a_full_disk_leaves_the_page_of_before_and_nothing_else(tmp_path: Path) -> None:

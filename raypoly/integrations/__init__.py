@@ -1,0 +1,1 @@
+"""raypoly inside other programs: a notebook, another trainer, a server."""

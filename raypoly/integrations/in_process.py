@@ -1,0 +1,167 @@
+"""The verifier as an object: verdicts, rewards and strategies of responses, by sandboxes of this process.
+
+    with Verifier("problems.jsonl", workers=2) as verifier:
+        verifier.rewards(["```python\\ndef f(n): return 2 * n\\n```", "I don't know"], "double")    ->  [1.0, 0.0]
+        verifier.strategies("double", ["def f(n): return 2 * n", "def f(n): return n + n"]).ids     ->  [1, 1]
+
+What is unknown is None and never 0: a sandbox that failed, or a problem whose tests can't be run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from raypoly.core import settings
+from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import UsageError
+from raypoly.core.values import Labels, Problem, Rollout, Verdict
+from raypoly.data.formats import problem_of, program_of, read_problems
+from raypoly.strategies.evidence import StrategyEvidence
+from raypoly.strategies.judge.structural import structural_labels
+from raypoly.verifier.code_extraction import extract_code
+from raypoly.verifier.local_pool import LocalPool
+from raypoly.verifier.rewards import fraction, passed
+from raypoly.verifier.score_programs import by_id
+
+Reward = Callable[[Problem, str, Verdict], float]
+"""Problem, response and verdict to a finite number."""
+_NAMED: Mapping[str, Callable[[Problem, Rollout, Verdict], float]] = {"passed": passed, "fraction": fraction}
+_NO_TOKENS = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
+
+
+class Verifier:
+    """Owns `workers` sandboxes until `close`; methods may be called from several threads at once."""
+
+    def __init__(
+        self,
+        problems: str | Path | Iterable[Problem | Mapping[str, Any]],
+        workers: int = 2,
+        evidence: bool = True,
+        config: ScorerConfig | None = None,
+        **limits: Any,
+    ) -> None:
+        """`problems`: a file, a folder or a pattern, or rows of any format of docs/problem-formats.md.
+
+        `evidence`: look for strategies too, which doubles a program's cost. `limits`: keys of `scorer`, such as
+        `cpu_seconds_per_test=2`; `config` stands for `workers` and all of them. Raises `UsageError` for a problem or a
+        limit that can't be used, `IsolationMissing` where programs can't be confined.
+        """
+        self.problems: Mapping[str, Problem] = by_id(_read(problems))
+        """By id."""
+        if config is None:
+            config = settings.load(None, [f"scorer.{key}={value}" for key, value in limits.items()]).scorer
+            config = config.model_copy(update={"workers": workers})
+        self.config = config
+        self._pool = LocalPool(self.config, StrategyEvidence() if evidence else None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def verdicts(
+        self, responses: Iterable[str | None], problem: str | Sequence[str] | None = None, extract: bool = True
+    ) -> list[Verdict]:
+        """A verdict for each response, in order; `infra` where none is known.
+
+        `problem`: the id of the problem that all are for, or one for each; none where there is one problem alone.
+        `extract`: the program is looked for in a response, as in training; else the response is the program.
+        """
+        given = list(responses)
+        programs = []
+        for found, response in zip(self._problems_of(problem, len(given)), given, strict=True):
+            code = extract_code(found, response) if extract and response is not None else response
+            programs.append((found, None if code is None else program_of(found, code)))
+        return self.score(programs)
+
+    def score(self, programs: Iterable[tuple[Problem, str | None]]) -> list[Verdict]:
+        """A verdict for each program, in order. `None`: a response without one."""
+        return list(self._pool.score(programs))
+
+    def rewards(
+        self,
+        responses: Iterable[str | None],
+        problem: str | Sequence[str] | None = None,
+        reward: Literal["passed", "fraction"] | Reward = "passed",
+        extract: bool = True,
+    ) -> list[float | None]:
+        """A reward for each response, in order; None where the verdict is unknown.
+
+        Raises `UsageError` where `reward` gives no finite number.
+        """
+        if reward == "fraction" and not self.config.all_tests:
+            raise UsageError("The reward fraction needs all tests: make the verifier with all_tests=True.")
+        given = list(responses)
+        problems = self._problems_of(problem, len(given))
+        verdicts = self.verdicts(given, problem, extract)
+        return [_reward(reward, *each) for each in zip(problems, given, verdicts, strict=True)]
+
+    def strategies(self, problem: str, programs: Sequence[str | None]) -> Labels:
+        """The strategies of programs of one problem, from their runs: `ids` and `degenerate` as objectives take them.
+
+        A program whose strategy is unknown joins the largest. Each one's approach in words is its verdict's
+        `evidence.strategy`. Raises `UsageError` without evidence, and where a sandbox failed on a program.
+        """
+        verdicts = self.verdicts(programs, problem, extract=False)
+        failed = next((verdict for verdict in verdicts if verdict.status == "infra"), None)
+        if failed is not None:
+            raise UsageError(f"The strategies are unknown: a program could not be run ({failed.detail}).")
+        labels = structural_labels(verdicts)
+        if labels is None:
+            raise UsageError("No program left evidence of a strategy: none parses, or the verifier has evidence=False.")
+        return labels
+
+    async def verdicts_async(self, *args: Any, **kwargs: Any) -> list[Verdict]:
+        """`verdicts`, while other tasks go on."""
+        return await asyncio.to_thread(self.verdicts, *args, **kwargs)
+
+    async def rewards_async(self, *args: Any, **kwargs: Any) -> list[float | None]:
+        """`rewards`, while other tasks go on."""
+        return await asyncio.to_thread(self.rewards, *args, **kwargs)
+
+    def close(self) -> None:
+        """End all programs and sandboxes."""
+        self._pool.close()
+
+    def _problems_of(self, problem: str | Sequence[str] | None, count: int) -> list[Problem]:
+        if problem is None and len(self.problems) != 1:
+            raise UsageError(f"Say which of the {len(self.problems):,} problems the responses are for, by their ids.")
+        names = [problem or next(iter(self.problems))] * count if isinstance(problem, str | None) else list(problem)
+        if len(names) != count:
+            raise UsageError(f"{count} responses need {count} problem ids, or one for all; got {len(names)}.")
+        if unknown := [name for name in names if name not in self.problems]:
+            raise UsageError(f"There is no problem {unknown[0]!r} among the {len(self.problems):,} given.")
+        return [self.problems[name] for name in names]
+
+
+def _read(problems: str | Path | Iterable[Problem | Mapping[str, Any]]) -> Iterable[Problem]:
+    if isinstance(problems, str | Path):
+        return read_problems(Path(problems)).problems
+    found = []
+    for number, given in enumerate(problems, 1):
+        try:
+            found.append(given if isinstance(given, Problem) else problem_of(given))
+        except ValueError as error:
+            raise UsageError(f"Problem {number} can't be used: {error}.") from error
+    return found
+
+
+def _reward(reward: str | Reward, problem: Problem, response: str | None, verdict: Verdict) -> float | None:
+    if verdict.status == "infra":
+        return None
+    text = response or ""
+    if isinstance(reward, str):
+        if reward not in _NAMED:
+            raise UsageError(f"There is no reward {reward!r}: use {' or '.join(_NAMED)}, or a function.")
+        return _NAMED[reward](problem, Rollout(*_NO_TOKENS, text, "stop", seed=0, weight_version=0), verdict)
+    value = reward(problem, text, verdict)
+    if not isinstance(value, int | float | np.number | np.bool_) or not math.isfinite(value):
+        raise UsageError(f"The reward gave {value!r} for a response to problem {problem.id}: it needs a finite number.")
+    return float(value)
