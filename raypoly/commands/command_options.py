@@ -26,7 +26,8 @@ def _can_be_written(folder: Path | None) -> Path | None:
 
 
 ConfigPath = Annotated[
-    str | None, typer.Option("--config", help="A YAML file. Default: the embedded configs/tiny.yaml.")
+    str | None,
+    typer.Option("--config", help="A YAML file, or one of raypoly's own by name: smollm2 ... Default: tiny."),
 ]
 Figures = Annotated[
     Path | None,

@@ -115,11 +115,18 @@ def dump(config: Config, changed: bool = False) -> str:
 
 
 def read_yaml(file: Path) -> Any:
-    """Raises `UsageError` if the file is missing, can't be read, or is not YAML."""
+    """The content of a file, or of the packaged config of this name (`tiny`, `experiments/collapse`).
+
+    Raises `UsageError` if the file is missing, can't be read, or is not YAML.
+    """
+    packaged = CONFIGS / f"{file.as_posix().removeprefix('configs/').removesuffix('.yaml')}.yaml"
     try:
-        return yaml.load(file.read_text(), Loader=_Loader)
+        return yaml.load((file if file.exists() else packaged).read_text(), Loader=_Loader)
     except FileNotFoundError as error:
-        raise UsageError(f"The config file {file} does not exist.") from error
+        known = ", ".join(sorted(config.stem for config in CONFIGS.glob("*.yaml")))
+        raise UsageError(
+            f"There is no config file {file}, and none of that name among raypoly's own: {known}."
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The config file {file} can't be read: {error}.") from error
     except yaml.YAMLError as error:

@@ -65,7 +65,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         (["prepare", "--config", TINY, "run.name=a/b"], "run.name=a/b (on the command line): it names a folder"),
         (["train", "judge.name=openai", "judge.base_url=http://"], "judge.base_url=http:// is no http(s) address"),
         (["train", "objective.set_size=8"], "must be smaller than train.rollouts=8"),
-        (["train", "--config", "/nowhere.yaml"], "does not exist"),
+        (["train", "--config", "/nowhere.yaml"], "There is no config file /nowhere.yaml"),
         (["train", "--stepz", "3"], "--stepz"),
         (["report", "/nowhere"], "not a run folder"),
         (["report"], "Name a run, or several to compare"),

@@ -166,7 +166,9 @@ def test_a_broken_file_is_one_sentence(tmp_path: Path, content: str, said: str) 
 
 
 def test_a_missing_file_is_named() -> None:
-    assert refused(path="/nowhere/x.yaml") == "The config file /nowhere/x.yaml does not exist."
+    assert refused(path="/nowhere/x.yaml").startswith(
+        "There is no config file /nowhere/x.yaml, and none of that name among raypoly's own: cppo_h200, cppo_tiny,"
+    )
 
 
 def test_another_objective_drops_the_old_ones_parameters_and_says_which_and_the_same_one_keeps_them() -> None:
@@ -190,3 +192,10 @@ def test_a_dumped_config_loads_to_an_equal_one(tmp_path: Path) -> None:
 def test_every_key_says_what_it_does() -> None:
     assert {key.name for key in config_keys()} >= dotted_values(Config()).keys() - {"generator.engine_args"}
     assert all(key.field.description for key in config_keys())
+
+
+def test_a_packaged_config_is_known_by_name_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load("tiny") == load("configs/tiny.yaml") == load(None)
+    (tmp_path / "tiny").write_text("train: {steps: 3}")
+    assert load("tiny").train.steps == 3
