@@ -17,10 +17,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from raypoly.algorithms.objectives import Objective
 from raypoly.core import settings
 from raypoly.core.config import ScorerConfig
-from raypoly.core.errors import UsageError
-from raypoly.core.values import Labels, Problem, Rollout, Verdict
+from raypoly.core.errors import IsolationMissing, SandboxError, UsageError
+from raypoly.core.values import Float64, Labels, Problem, Rollout, Verdict
 from raypoly.data.formats import problem_of, program_of, read_problems
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.structural import structural_labels
@@ -82,8 +83,17 @@ class Verifier:
         return self.score(programs)
 
     def score(self, programs: Iterable[tuple[Problem, str | None]]) -> list[Verdict]:
-        """A verdict for each program, in order. `None`: a response without one."""
-        return list(self._pool.score(programs))
+        """A verdict for each program, in order. `None`: a response without one.
+
+        Where the sandboxes failed for good, or are closed, all are `infra`: no trainer should stop, or learn, for that.
+        """
+        given = list(programs)
+        try:
+            return list(self._pool.score(given))
+        except IsolationMissing:
+            raise
+        except SandboxError as error:
+            return [Verdict("infra", 0, 0, 0.0, str(error), repeatable=False) for _ in given]
 
     def rewards(
         self,
@@ -139,6 +149,24 @@ class Verifier:
         if unknown := [name for name in names if name not in self.problems]:
             raise UsageError(f"There is no problem {unknown[0]!r} among the {len(self.problems):,} given.")
         return [self.problems[name] for name in names]
+
+
+def group_advantages(objective: Objective, rewards: Float64, labels: Sequence[int] | None, size: int) -> Float64:
+    """Advantages, float64 [B], of groups of `size`; 0 for an unknown reward (NaN), which its group goes without.
+
+    A group that is too small without them has none.
+    """
+    found = np.zeros(len(rewards))
+    for first in range(0, len(rewards), size):
+        known = [place for place in range(first, first + size) if not np.isnan(rewards[place])]
+        try:
+            objective.check(len(known))
+        except UsageError:
+            continue
+        if known:
+            own = None if labels is None else [labels[place] for place in known]
+            found[known] = objective.advantages(rewards[known], own)
+    return found
 
 
 def _read(problems: str | Path | Iterable[Problem | Mapping[str, Any]]) -> Iterable[Problem]:

@@ -10,6 +10,7 @@ import pytest
 
 import raypoly
 from raypoly.core.errors import UsageError
+from raypoly.integrations.in_process import group_advantages
 
 DOUBLE: dict[str, Any] = {
     "id": "double",
@@ -74,6 +75,21 @@ def test_tasks_and_threads_share_it(verifier: raypoly.Verifier) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(ask, range(8))) == [["passed", "wrong"] * 3] * 8
+
+
+def test_sandboxes_that_are_gone_make_every_verdict_unknown() -> None:
+    with raypoly.Verifier([DOUBLE], workers=1) as verifier:
+        pass
+    assert verifier.rewards([RIGHT, "no"]) == [None, None]
+
+
+def test_a_group_goes_without_its_unknown_rewards() -> None:
+    objective = raypoly.objective("poly_epo", set_size=2)
+    rewards, labels = np.array([1.0, np.nan, 0.0, 1.0, np.nan, np.nan, np.nan, 1.0]), [1, 9, 2, 2, 1, 1, 1, 1]
+    found = group_advantages(objective, rewards, labels, 4)
+    assert found[[0, 2, 3]].tolist() == objective.advantages([1, 0, 1], [1, 2, 2]).tolist()
+    assert found[1] == 0
+    assert not found[4:].any()
 
 
 @pytest.mark.parametrize(
