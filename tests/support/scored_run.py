@@ -26,7 +26,7 @@ from raypoly.run.store.rollout_files import encode_evaluation, encode_step
 from raypoly.run.store.sealed_files import seal
 from raypoly.run.store.step_records import Applied, CompletedStep
 from raypoly.strategies.evidence import StrategyEvidence
-from raypoly.verifier import GivenProgram, score
+from raypoly.verifier import LocalPool
 
 LOOP = "def f(ns):\n    total = 0\n    for n in ns:\n        total += n\n    return total\n"
 HALVES = (
@@ -70,17 +70,8 @@ def verdicts(programs: tuple[str, ...]) -> tuple[Verdict, ...]:
     """The sandbox's verdicts with evidence. They are the same for every problem here."""
     path = Path(__file__).with_name("problem.jsonl")
     (problem,) = read_problems(path).problems
-    return tuple(
-        score(
-            [problem],
-            [GivenProgram(i, "one", code) for i, code in enumerate(programs)],
-            _ONE_WORKER,
-            StrategyEvidence(),
-        )
-    )
-
-
-_ONE_WORKER = ScorerConfig(workers=1)
+    with LocalPool(ScorerConfig(workers=1), StrategyEvidence()) as pool:
+        return tuple(pool.score((problem, code) for code in programs))
 
 
 def rollout(code: str, seed: int) -> Rollout:

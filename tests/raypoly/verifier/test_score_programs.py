@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem, TestSuite, Verdict
 from raypoly.data.formats import ProblemFile, Rejected
-from raypoly.verifier import GivenProgram, LocalPool, score, validate
-from raypoly.verifier.score_programs import ProblemIndex, check_programs, read_programs, scored
+from raypoly.verifier import GivenProgram, LocalPool, scored, validated
+from raypoly.verifier.score_programs import ProblemIndex, by_id, check_programs, read_programs
 from tests.support.program_files import BROKEN, LOOP, add_problem, descendants, right_code, still_running, write_rows
 
 QUICK = ScorerConfig(workers=2, cpu_seconds_per_test=1.0)
@@ -29,17 +29,17 @@ def pool() -> Iterator[LocalPool]:
         yield pool
 
 
-def test_verdicts_come_in_order_and_each_is_heard() -> None:
+def score(problems: Iterable[Problem], programs: Iterable[GivenProgram], config: ScorerConfig = QUICK) -> list[Verdict]:
+    with LocalPool(config) as pool:
+        return [verdict for _, verdict in scored(pool, by_id(problems), programs)]
+
+
+def test_verdicts_come_in_order_with_their_programs(pool: LocalPool) -> None:
     codes = [right_code(0), "def add(a, b): return 3", None, "def add(:", right_code(1)]
-    heard: list[tuple[str | int, Verdict]] = []
-    verdicts = score(
-        [add_problem()],
-        [GivenProgram(number, "add", code) for number, code in enumerate(codes)],
-        QUICK,
-        on_verdict=lambda program, verdict: heard.append((program.id, verdict)),
-    )
-    assert [verdict.status for verdict in verdicts] == ["passed", "wrong", "no_code", "error", "passed"]
-    assert heard == list(enumerate(verdicts))
+    programs = [GivenProgram(number, "add", code) for number, code in enumerate(codes)]
+    found = list(scored(pool, by_id([add_problem()]), programs))
+    assert [program for program, _ in found] == programs
+    assert [verdict.status for _, verdict in found] == ["passed", "wrong", "no_code", "error", "passed"]
 
 
 def test_a_slow_program_holds_up_no_other(pool: LocalPool) -> None:
@@ -84,9 +84,8 @@ def test_a_known_solution_sets_the_time_limit() -> None:
 
 
 def test_tests_that_can_not_be_run_are_nobodys_verdict() -> None:
-    verdicts = score(
-        [BROKEN_PROBLEM], [GivenProgram(0, "broken", "def f(): return 1"), GivenProgram(1, "broken", "x")], QUICK
-    )
+    programs = [GivenProgram(0, "broken", "def f(): return 1"), GivenProgram(1, "broken", "x")]
+    verdicts = score([BROKEN_PROBLEM], programs)
     assert [verdict.status for verdict in verdicts] == ["infra", "infra"]
     assert all(verdict.detail.startswith("the tests can't be run: ") for verdict in verdicts)
 
@@ -98,7 +97,8 @@ def test_validation_tells_the_usable_from_the_rest() -> None:
         add_problem(problem_id="none"),
         BROKEN_PROBLEM,
     ]
-    right, wrong, none, broken = validate(problems, QUICK, calibrate=True)
+    with LocalPool(QUICK, calibrate=True) as pool:
+        right, wrong, none, broken = validated(pool, problems, calibrate=True)
     assert (right.reason, right.excluded) == ("", False)
     assert right.problem.reference_seconds is not None
     assert right.problem.reference_seconds > 0
@@ -109,9 +109,9 @@ def test_validation_tells_the_usable_from_the_rest() -> None:
 
 def test_an_unknown_problem_and_an_id_given_twice_are_the_callers_mistake() -> None:
     with pytest.raises(UsageError, match="problem 'sub', which is not there"):
-        score([add_problem()], [GivenProgram("a", "sub", None)], QUICK)
+        score([add_problem()], [GivenProgram("a", "sub", None)])
     with pytest.raises(UsageError, match="Two problems have the id 'add'"):
-        score([add_problem(), add_problem(right_code(0))], [], QUICK)
+        score([add_problem(), add_problem(right_code(0))], [])
 
 
 def test_a_closed_pool_leaves_no_process_not_even_of_a_looping_program() -> None:
