@@ -87,7 +87,7 @@ def scored(
 
 
 def validated(pool: LocalPool, problems: Iterable[Problem], calibrate: bool) -> Iterator[Validation]:
-    """Run each problem's own solution, as a stream; with `calibrate`, which is the pool's, twice: its time is known then."""
+    """The result of each problem's own solution, in order. `calibrate` is the pool's: it runs twice, and is timed."""
     for problem, (verdict,) in score_each(pool, problems, lambda problem: [(problem, problem.solution or None)]):
         found = _validation_of(problem, verdict)
         if calibrate and not found.reason:
