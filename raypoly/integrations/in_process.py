@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from raypoly.algorithms.objectives import Objective
+from raypoly.algorithms.objectives import Batch, Objective
 from raypoly.core import settings
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import IsolationMissing, SandboxError, UsageError
@@ -151,22 +151,34 @@ class Verifier:
         return [self.problems[name] for name in names]
 
 
-def group_advantages(objective: Objective, rewards: Float64, labels: Sequence[int] | None, size: int) -> Float64:
-    """Advantages, float64 [B], of groups of `size`; 0 for an unknown reward (NaN), which its group goes without.
+def group_advantages(
+    objective: Objective,
+    rewards: Float64,
+    groups: Iterable[Sequence[int]],
+    labels: Sequence[int] | None = None,
+    lengths: Sequence[int] | None = None,
+) -> Float64:
+    """Advantages, float64 [B], of a batch whose `groups` are the places of each prompt's responses.
 
-    A group that is too small without them has none.
+    An unknown reward (NaN) has 0, and its group goes without it; a group that is too small then has none. `labels`
+    and `lengths` (response tokens): [B], for objectives that need them.
     """
-    found = np.zeros(len(rewards))
-    for first in range(0, len(rewards), size):
-        known = [place for place in range(first, first + size) if not np.isnan(rewards[place])]
+    places, found, sizes = list[list[int]](), list[Float64](), list[Any]()
+    for group in groups:
+        known = [place for place in group if not np.isnan(rewards[place])]
         try:
             objective.check(len(known))
         except UsageError:
             continue
         if known:
             own = None if labels is None else [labels[place] for place in known]
-            found[known] = objective.advantages(rewards[known], own)
-    return found
+            sizes.append(np.ones(len(known), np.int32) if lengths is None else [lengths[place] for place in known])
+            found.append(objective.advantages(rewards[known], own, lengths=sizes[-1]))
+            places.append(known)
+    advantages = np.zeros(len(rewards))
+    for known, values in zip(places, objective.finish(Batch.of(found, sizes)), strict=True):
+        advantages[known] = values
+    return advantages
 
 
 def _read(problems: str | Path | Iterable[Problem | Mapping[str, Any]]) -> Iterable[Problem]:

@@ -87,7 +87,10 @@ class ObjectiveTrainer(GRPOTrainer):  # type: ignore[misc]
         if self.model.training and self._scored is not None:
             own = output["advantages"]
             first = self.accelerator.process_index * len(own)
-            found = group_advantages(self._objective, *self._scored, self.num_generations)
+            rewards, labels = self._scored
+            size = self.num_generations
+            groups = (range(start, start + size) for start in range(0, len(rewards), size))
+            found = group_advantages(self._objective, rewards, groups, labels)
             output["advantages"] = torch.as_tensor(found[first : first + len(own)], dtype=own.dtype, device=own.device)
         return output
 

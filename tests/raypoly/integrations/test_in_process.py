@@ -86,7 +86,7 @@ def test_sandboxes_that_are_gone_make_every_verdict_unknown() -> None:
 def test_a_group_goes_without_its_unknown_rewards() -> None:
     objective = raypoly.objective("poly_epo", set_size=2)
     rewards, labels = np.array([1.0, np.nan, 0.0, 1.0, np.nan, np.nan, np.nan, 1.0]), [1, 9, 2, 2, 1, 1, 1, 1]
-    found = group_advantages(objective, rewards, labels, 4)
+    found = group_advantages(objective, rewards, [range(4), range(4, 8)], labels)
     assert found[[0, 2, 3]].tolist() == objective.advantages([1, 0, 1], [1, 2, 2]).tolist()
     assert found[1] == 0
     assert not found[4:].any()
