@@ -125,16 +125,21 @@ def test_a_server_that_is_killed_and_started_again_loses_no_verdict(tmp_path: Pa
         return subprocess.Popen([sys.executable, "-m", "raypoly.cli", *words], stderr=subprocess.DEVNULL)
 
     served, found = start(), list[Any]()
-    rows = [{"problem_id": "double", "code": f"def f(n): return {2 + n % 2} * n  # {n}"} for n in range(240)]
+    slow = "import time\ntime.sleep(.05)\n"
+    rows = [{"problem_id": "double", "code": f"{slow}def f(n): return {2 + n % 2} * n  # {n}"} for n in range(240)]
     asking = VerdictClient(f"http://127.0.0.1:{port}", patience=120.0, rows_at_once=8)
     thread = threading.Thread(target=lambda: found.extend(asking.verdicts(rows)))
     thread.start()
-    time.sleep(2.0)
+    while asking.verdicts(rows[:1])[0]["status"] != "passed":
+        time.sleep(0.1)
+    time.sleep(1.0)  # into the middle
+    assert thread.is_alive()
     served.kill()
     served.wait()
     served = start()
     thread.join()
     assert [verdict["status"] for verdict in found] == ["passed", "wrong"] * 120
+    assert asking.verdicts(rows[:1])[0]["passed"]  # it serves
     served.send_signal(signal.SIGTERM)
     assert served.wait(timeout=30) == 0
 
