@@ -49,7 +49,7 @@ class Verifier:
     ) -> None:
         """`problems`: a file, a folder or a pattern, or rows of any format of docs/problem-formats.md.
 
-        `evidence`: look for strategies too, which doubles a program's cost. `limits`: keys of `scorer`, such as
+        `evidence`: look for strategies too, which triples a short program's cost. `limits`: keys of `scorer`, such as
         `cpu_seconds_per_test=2`; `config` stands for `workers` and all of them. Raises `UsageError` for a problem or a
         limit that can't be used, `IsolationMissing` where programs can't be confined.
         """
