@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -42,6 +41,7 @@ from raypoly.verifier.score_programs import (
     read_programs,
     scored,
     validated,
+    verdict_fields,
 )
 
 
@@ -141,17 +141,7 @@ def score_identity(
 
 
 def verdict_row(program: GivenProgram, verdict: Verdict, evidence: bool) -> dict[str, Any]:
-    row = {
-        "id": program.id,
-        "status": verdict.status,
-        "passed": verdict.passed,
-        "tests_passed": verdict.tests_passed,
-        "tests_total": verdict.tests_total,
-        "cpu_seconds": round(verdict.cpu_seconds, 6),
-        "detail": verdict.detail,
-        "failure": None if verdict.failure is None else asdict(verdict.failure),
-        "problem_id": program.problem_id,
-    }
+    row = {"id": program.id, **verdict_fields(verdict), "problem_id": program.problem_id}
     if evidence:
         row["evidence"] = None if verdict.evidence is None else _evidence_row(verdict.evidence)
     return row

@@ -48,10 +48,9 @@ from raypoly.core.errors import UsageError
 from raypoly.core.progress_display import show_progress
 from raypoly.core.tables import ReportTable
 from raypoly.core.values import Problem, Verdict
-from raypoly.data.formats import program_of
 from raypoly.data.public_tests import set_apart
 from raypoly.strategies.evidence import StrategyEvidence
-from raypoly.verifier.code_extraction import extract_code
+from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.local_pool import LocalPool
 from raypoly.verifier.rewards import Reward, reward_function
 from raypoly.verifier.score_programs import score_each
@@ -115,8 +114,7 @@ def _programs_of(problems: Mapping[str, Problem], group: StoredGroup) -> list[tu
         return []
     if group.shown_tests:
         problem = set_apart(problem, group.shown_tests)
-    codes = (extract_code(problem, rollout.text) for rollout in group.rollouts)
-    return [(problem, None if code is None else program_of(problem, code)) for code in codes]
+    return [(problem, program_in(problem, rollout.text)) for rollout in group.rollouts]
 
 
 def rescored_row(

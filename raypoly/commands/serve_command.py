@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,22 +32,24 @@ def serve(
     import threading
 
     from raypoly.commands.section_config import scorer_config
-    from raypoly.data.formats import read_problems
     from raypoly.integrations.http_server import Server, Service
     from raypoly.integrations.in_process import Verifier
 
     token = os.environ.pop(token_env, "")
     if not token and host not in _LOOPBACK:
         raise UsageError(f"--host {host} can be reached by others: set {token_env} to a token that clients give.")
-    known = read_problems(Path(problems)).problems if problems is not None else ()
-    with Verifier(known, evidence=evidence, config=scorer_config(overrides or [], workers)) as verifier:
+    config = scorer_config(overrides or [], workers)
+    with Verifier(() if problems is None else problems, evidence=evidence, config=config) as verifier:
         try:
             server = Server((host, port), Service(verifier, waiting), token)
         except OSError as error:
             raise UsageError(f"{host}:{port} can't be listened on: {error.strerror}; choose another --port.") from error
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
         at = f"http://{host}:{server.server_address[1]}"
-        typer.echo(f"Verdicts at {at}/v1/verdicts, of {len(known):,} problems and of those that rows bring.", err=True)
+        for why in list(verifier.unusable.values())[:1]:
+            typer.echo(f"Note: {len(verifier.unusable):,} rows of {problems} can't be used; {why}.", err=True)
+        known = f"{len(verifier.problems):,} problems and of those that rows bring"
+        typer.echo(f"Verdicts at {at}/v1/verdicts, of {known}.", err=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -6,8 +6,7 @@
     -> 401, 413, 429    no token; too large; the queue is full, and `Retry-After` says for how many seconds
     GET /health, GET /metrics (Prometheus' text)
 
-A status of `infra` is no verdict and no reward of 0: ask again or leave the row out. `http_client.py` needs nothing but
-Python. Rows of one request are answered together, in order; equal programs of a problem run once.
+A status of `infra` is no verdict and no reward of 0: ask again or leave the row out. `http_client.py` is a client.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -28,7 +26,8 @@ from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.values import STATUSES, Problem, Verdict
 from raypoly.data.formats import problem_of, program_of
 from raypoly.integrations.in_process import Verifier
-from raypoly.verifier.code_extraction import extract_code
+from raypoly.verifier.code_extraction import program_in
+from raypoly.verifier.score_programs import verdict_fields
 
 LARGEST_BODY = 64 << 20
 """Bytes of a request."""
@@ -94,8 +93,8 @@ class Service:
         except ValueError as error:
             raise UsageError(f"rows[{place}]: {error}") from error
         ((kind, text),) = texts.items()
-        code = extract_code(problem, text) if kind == "response" and text is not None else text
-        return problem, None if code is None else program_of(problem, code)
+        made = program_in if kind == "response" else program_of
+        return problem, None if text is None else made(problem, text)
 
     def _problem(self, row: Any) -> Problem:
         if not isinstance(row, Mapping):
@@ -108,11 +107,12 @@ class Service:
             made = problem_of(row["problem"])
             with self._lock:
                 return self._own.put(text, made, len(text))
-        problem = self._verifier.problems.get(str(row.get("problem_id")))
+        name = row.get("problem_id")
+        problem = self._verifier.problems.get(str(name))
         if problem is None:
-            raise ValueError(
-                f"there is no problem {row.get('problem_id')!r}: name a served one, or give problem, a row"
-            )
+            why = self._verifier.unusable.get(str(name))
+            missing = f"there is no problem {name!r}: name a served one, or give problem, a row"
+            raise ValueError(missing if why is None else f"the problem {name!r} can't be used: {why}")
         return problem
 
 
@@ -184,8 +184,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves until `shutdown`. Raises `OSError` where the address is taken."""
-
     daemon_threads, request_queue_size = True, 256
 
     def __init__(self, address: tuple[str, int], service: Service, token: str = "") -> None:
@@ -196,13 +194,4 @@ class Server(ThreadingHTTPServer):
 
 def _row_of(verdict: Verdict) -> dict[str, Any]:
     found = verdict.evidence
-    return {
-        "status": verdict.status,
-        "passed": verdict.passed,
-        "tests_passed": verdict.tests_passed,
-        "tests_total": verdict.tests_total,
-        "cpu_seconds": round(verdict.cpu_seconds, 6),
-        "detail": verdict.detail,
-        "failure": None if verdict.failure is None else asdict(verdict.failure),
-        "approach": None if found is None else found.strategy or None,
-    }
+    return verdict_fields(verdict) | {"approach": None if found is None else found.strategy or None}

@@ -22,10 +22,10 @@ from raypoly.core import settings
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import IsolationMissing, SandboxError, UsageError
 from raypoly.core.values import Float64, Labels, Problem, Rollout, Verdict
-from raypoly.data.formats import problem_of, program_of, read_problems
+from raypoly.data.formats import ProblemFile, problem_of, program_of, read_problems
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.structural import structural_labels
-from raypoly.verifier.code_extraction import extract_code
+from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.local_pool import LocalPool
 from raypoly.verifier.rewards import fraction, passed
 from raypoly.verifier.score_programs import by_id
@@ -53,8 +53,11 @@ class Verifier:
         `cpu_seconds_per_test=2`; `config` stands for `workers` and all of them. Raises `UsageError` for a problem or a
         limit that can't be used, `IsolationMissing` where programs can't be confined.
         """
-        self.problems: Mapping[str, Problem] = by_id(_read(problems))
+        file = _read(problems)
+        self.problems: Mapping[str, Problem] = by_id(file.problems)
         """By id."""
+        self.unusable = {row.id: f"{row.source} line {row.line}: {row.reason}" for row in file.rejected}
+        """By id: why a file's row is no problem."""
         if config is None:
             config = settings.load(None, [f"scorer.{key}={value}" for key, value in limits.items()]).scorer
             config = config.model_copy(update={"workers": workers})
@@ -76,11 +79,7 @@ class Verifier:
         `extract`: the program is looked for in a response, as in training; else the response is the program.
         """
         given = list(responses)
-        programs = []
-        for found, response in zip(self._problems_of(problem, len(given)), given, strict=True):
-            code = extract_code(found, response) if extract and response is not None else response
-            programs.append((found, None if code is None else program_of(found, code)))
-        return self.score(programs)
+        return self._verdicts(self._problems_of(problem, len(given)), given, extract)
 
     def score(self, programs: Iterable[tuple[Problem, str | None]]) -> list[Verdict]:
         """A verdict for each program, in order. `None`: a response without one.
@@ -110,7 +109,7 @@ class Verifier:
             raise UsageError("The reward fraction needs all tests: make the verifier with all_tests=True.")
         given = list(responses)
         problems = self._problems_of(problem, len(given))
-        verdicts = self.verdicts(given, problem, extract)
+        verdicts = self._verdicts(problems, given, extract)
         return [_reward(reward, *each) for each in zip(problems, given, verdicts, strict=True)]
 
     def strategies(self, problem: str, programs: Sequence[str | None]) -> Labels:
@@ -140,6 +139,11 @@ class Verifier:
         """End all programs and sandboxes."""
         self._pool.close()
 
+    def _verdicts(self, problems: Sequence[Problem], responses: Sequence[str | None], extract: bool) -> list[Verdict]:
+        made = program_in if extract else program_of
+        pairs = zip(problems, responses, strict=True)
+        return self.score([(each, None if text is None else made(each, text)) for each, text in pairs])
+
     def _problems_of(self, problem: str | Sequence[str] | None, count: int) -> list[Problem]:
         if problem is None and len(self.problems) != 1:
             raise UsageError(f"Say which of the {len(self.problems):,} problems the responses are for, by their ids.")
@@ -147,7 +151,9 @@ class Verifier:
         if len(names) != count:
             raise UsageError(f"{count} responses need {count} problem ids, or one for all; got {len(names)}.")
         if unknown := [name for name in names if name not in self.problems]:
-            raise UsageError(f"There is no problem {unknown[0]!r} among the {len(self.problems):,} given.")
+            why = self.unusable.get(unknown[0])
+            found = f"There is no problem {unknown[0]!r} among the {len(self.problems):,} given."
+            raise UsageError(found if why is None else f"The problem {unknown[0]!r} can't be used: {why}.")
         return [self.problems[name] for name in names]
 
 
@@ -181,16 +187,16 @@ def group_advantages(
     return advantages
 
 
-def _read(problems: str | Path | Iterable[Problem | Mapping[str, Any]]) -> Iterable[Problem]:
+def _read(problems: str | Path | Iterable[Problem | Mapping[str, Any]]) -> ProblemFile:
     if isinstance(problems, str | Path):
-        return read_problems(Path(problems)).problems
+        return read_problems(Path(problems))
     found = []
     for number, given in enumerate(problems, 1):
         try:
             found.append(given if isinstance(given, Problem) else problem_of(given))
         except ValueError as error:
             raise UsageError(f"Problem {number} can't be used: {error}.") from error
-    return found
+    return ProblemFile(found, [])
 
 
 def _reward(reward: str | Reward, problem: Problem, response: str | None, verdict: Verdict) -> float | None:

@@ -23,10 +23,10 @@ from verl.trainer.ppo.core_algos import register_adv_est
 from raypoly.algorithms.objectives import KNOWN, Objective, build
 from raypoly.core.errors import Unknown, UsageError
 from raypoly.core.plugins import load_plugin
-from raypoly.data.formats import problem_of, program_of
+from raypoly.data.formats import problem_of
 from raypoly.integrations.http_client import VerdictClient
 from raypoly.integrations.in_process import Verifier, group_advantages
-from raypoly.verifier.code_extraction import extract_code
+from raypoly.verifier.code_extraction import program_in
 
 _TRIES = 3
 
@@ -55,8 +55,7 @@ def _status(ground_truth: Any, response: str) -> str:
             f"ground_truth {row!r} is an id, which only a server knows: set RAYPOLY_SERVE_URL, or give the row."
         )
     problem = problem_of(row)
-    code = extract_code(problem, response)
-    (verdict,) = _verifier().score([(problem, None if code is None else program_of(problem, code))])
+    (verdict,) = _verifier().score([(problem, program_in(problem, response))])
     return verdict.status
 
 

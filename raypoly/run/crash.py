@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
+# it stands here since every command imports this file, and of a run nothing else
 CONFIG_KEY = "config.json"
 """In the folder of a run that has begun."""
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')

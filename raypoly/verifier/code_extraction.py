@@ -48,6 +48,12 @@ def extract_code(problem: Problem, response: str) -> str | None:
     return _chosen(problem, answered(response))
 
 
+def program_in(problem: Problem, response: str) -> str | None:
+    """The program of a response as it is run: `extract_code`, under its head or in its class (`program_of`)."""
+    code = extract_code(problem, response)
+    return None if code is None else program_of(problem, code)
+
+
 def find_code(response: str) -> str:
     """The last block of Python of a response; the whole where it has none."""
     blocks = code_blocks(answered(response))

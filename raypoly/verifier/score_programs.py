@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,6 +96,19 @@ def validated(pool: LocalPool, problems: Iterable[Problem], calibrate: bool) -> 
                 found = replace(found, status="unsteady", reason="its solution does not pass every time")
             found = replace(found, problem=replace(problem, reference_seconds=seconds))
         yield found
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON values, without its evidence."""
+    return {
+        "status": verdict.status,
+        "passed": verdict.passed,
+        "tests_passed": verdict.tests_passed,
+        "tests_total": verdict.tests_total,
+        "cpu_seconds": round(verdict.cpu_seconds, 6),
+        "detail": verdict.detail,
+        "failure": None if verdict.failure is None else asdict(verdict.failure),
+    }
 
 
 def score_each(

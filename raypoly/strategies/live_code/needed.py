@@ -182,6 +182,7 @@ class _Facts:
             for record in self.records.values():
                 for name in record.reads & self.effects.keys():
                     record.changes |= self.effects[name]
+                # a function makes what its statements make beyond its own names; a lambda what its body does
                 made = (record.binds | record.changes) - local.get(record.place.function, set())
                 for name, more in ((record.place.function, made), *((one, record.changes) for one in record.lambdas)):
                     known = self.effects.setdefault(name, set()) if name else more

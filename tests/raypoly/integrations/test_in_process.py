@@ -1,8 +1,10 @@
 """The verifier as an object: extraction included, unknown is None, several threads at once."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,3 +112,12 @@ def test_a_row_and_a_limit_that_do_not_exist_are_refused_before_anything_starts(
         raypoly.Verifier([DOUBLE, {"a": 1}])
     with pytest.raises(UsageError, match=r"There is no key scorer\.seconds"):
         raypoly.Verifier([DOUBLE], seconds=3)
+
+
+def test_a_row_of_a_file_that_is_no_problem_says_why_when_it_is_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "problems.jsonl"
+    file.write_text(json.dumps(DOUBLE) + "\n" + json.dumps({"id": "bad", "prompt": "No tests."}) + "\n")
+    with raypoly.Verifier(file, workers=1) as verifier:
+        assert verifier.rewards([RIGHT], "double") == [1.0]
+        with pytest.raises(UsageError, match=r"The problem 'bad' can't be used: .*problems.jsonl line 2: "):
+            verifier.rewards([RIGHT], "bad")

@@ -17,12 +17,11 @@ from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
 from raypoly.core.seeds import derive
 from raypoly.core.values import CrossLogprobs, Group, Labels, Problem, Rollout, Verdict
-from raypoly.data.formats import program_of
 from raypoly.data.public_tests import example_inputs
 from raypoly.learner.training_rows import prompts_of
 from raypoly.strategies.judge import SAMPLED_SHARE
 from raypoly.verifier.answers import answer_text, extract_answer
-from raypoly.verifier.code_extraction import extract_code
+from raypoly.verifier.code_extraction import program_in
 from workflows.step.services import Services
 from workflows.step.training_group import SkippedGroups, infra_reason, sound_verdicts
 
@@ -52,8 +51,7 @@ async def score_group(
     group: Group, problem: Problem, scorers: ScorerPool, skipped: SkippedGroups, order: int
 ) -> tuple[Verdict, ...]:
     """One verdict a response; `infra` throughout where the problem's tests can't be run. Low `order`s run first."""
-    found = [extract_code(problem, rollout.text) for rollout in group.rollouts]
-    codes = [None if code is None else program_of(problem, code) for code in found]
+    codes = [program_in(problem, rollout.text) for rollout in group.rollouts]
     return await skipped.verdicts(problem, group.size, lambda: scorers.score(problem, codes, order=order))
 
 
