@@ -26,8 +26,8 @@ _ANSWERS = (ast.Return, ast.Raise)
 _YIELDS = (ast.Yield, ast.YieldFrom, ast.Await)
 _JUMPS = (ast.Break, ast.Continue)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-# what is printed, as a name
-_OUTPUT = "print()"
+# as a name: what is printed; after a name: a change of its object
+_OUTPUT, _CHANGED = "print()", "!"
 
 
 def needed_part(tree: ast.Module, entry_point: str) -> ast.Module:
@@ -49,7 +49,8 @@ def needed_part(tree: ast.Module, entry_point: str) -> ast.Module:
     if isinstance(entry, ast.ClassDef):
         start = {entry.name, *bound_here(entry.body)}
     elif entry is not None:
-        start = {entry.name, *parameters(entry.args)}
+        # callers see what becomes of a parameter's object, and not what else its name stands for later
+        start = {entry.name, *(name + _CHANGED for name in parameters(entry.args))}
         if not facts.answers(entry):
             start |= facts.made_in(entry)  # it forgot to answer: what it computed is its attempt
     return ast.Module(facts.kept(tree.body, facts.needed(start)), [])
@@ -76,6 +77,10 @@ class _Record:
     answers: bool
     lambdas: set[str]
     """Those that it binds."""
+
+    @property
+    def makes(self) -> set[str]:
+        return self.binds | self.changes | {name + _CHANGED for name in self.changes}
 
     @property
     def needs(self) -> set[str]:
@@ -196,14 +201,12 @@ class _Facts:
         return given or any(r.place.function == entry.name and r.changes - r.binds for r in self.records.values())
 
     def made_in(self, entry: Function) -> set[str]:
-        made = (record.binds for record in self.records.values() if record.place.function == entry.name)
-        return set().union(*made)
+        return set().union(*(one.binds for one in self.records.values() if one.place.function == entry.name))
 
     def needed(self, start: set[str]) -> set[str]:
         needs: dict[str, set[str]] = {}
         for record in self.records.values():
-            made = {*record.binds, *record.changes, *([record.place.function] if record.answers else ())}
-            for name in made:
+            for name in record.makes | ({record.place.function} if record.answers else set()):
                 needs.setdefault(name, set()).update(record.needs)
         return reach(start, needs)
 
@@ -219,7 +222,7 @@ class _Facts:
         if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.Pass)):
             return []
         record = self.records.get(id(stmt))  # a `try` has none
-        makes = record is not None and not needed.isdisjoint(record.binds | record.changes)
+        makes = record is not None and not needed.isdisjoint(record.makes)
         answers = record is not None and record.answers and record.place.function in needed | {""}
         loop = isinstance(stmt, _LOOPS)
         # of a loop the jumps count only if something else in it does, or decides whether its `else` runs

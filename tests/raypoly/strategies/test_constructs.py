@@ -71,3 +71,8 @@ def test_methods_are_reached_through_the_class() -> None:
 def test_a_deletion_is_an_effect() -> None:
     code = "def f(n):\n c = {}\n for x in n:\n  c[x] = 1\n for x in c.copy():\n  del c[x]\n return c"
     assert ast.unparse(live_program(code, "f").tree).count("for") == 2
+
+
+def test_a_loop_that_only_uses_up_a_parameter_is_dead() -> None:
+    assert constructs("def f(n):\n t = 1\n while n:\n  n = n // 2\n return t", "f") == ("closed_form",)
+    assert constructs("def f(n):\n while n:\n  n.pop()\n return 1", "f") == ("while",)
