@@ -9,10 +9,12 @@ if TYPE_CHECKING:
     from raypoly.analysis.reports.comparison_page import compare
     from raypoly.analysis.run import Run
     from raypoly.integrations.in_process import Verifier
+    from raypoly.integrations.notebook_trainer import Trainer
 
-__all__ = ["Run", "Verifier", "__version__", "compare", "objective"]
+__all__ = ["Run", "Trainer", "Verifier", "__version__", "compare", "objective"]
 _PLACES = {
     "Run": ("raypoly.analysis.run", "Run"),
+    "Trainer": ("raypoly.integrations.notebook_trainer", "Trainer"),
     "Verifier": ("raypoly.integrations.in_process", "Verifier"),
     "compare": ("raypoly.analysis.reports.comparison_page", "compare"),
     "objective": ("raypoly.algorithms.objectives", "build"),

@@ -301,6 +301,11 @@ class ScorerConfig(Section):
         "required",
         description="`required` refuses to start where programs can't be confined. `none` runs them unprotected.",
     )
+    python: str | None = Field(
+        None,
+        description="The interpreter that programs run in, Python 3.11 or later, with numpy and sortedcontainers if it "
+        "has them. Default: raypoly's own, which also reads programs: it must know their syntax.",
+    )
     cpu_seconds_per_test: float = Field(
         6.0,
         gt=0,

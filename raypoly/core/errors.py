@@ -36,7 +36,11 @@ class MissingPackage(UsageError):
         return cls(f"This needs {name}, which is not installed: {install}.")
 
 
-class MissingKey(UsageError):
+class MissingHere(UsageError):
+    """Something that a run needs is not on this machine; another one may have it."""
+
+
+class MissingKey(MissingHere):
     """No key for a server where the config says."""
 
 

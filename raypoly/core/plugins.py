@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -20,9 +21,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from raypoly.core.caches import cache_root
 from raypoly.core.errors import UsageError
 
 _RECIPES = "raypoly.recipes"
+MADE_BY_VALUE = "raypoly_made_"
+"""How modules begin that `raypoly.Trainer` made from parts of a notebook."""
 
 
 @cache
@@ -52,6 +56,8 @@ def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
         hint = f"; did you mean {near[0]!r}?" if near else "."
         choice = f"Known: {', '.join(sorted(known))}, or one" if known else "Give one"
         raise UsageError(f"{key}={name!r} is unknown{hint} {choice} of your own as package.module:Name.")
+    if module_name.startswith(MADE_BY_VALUE) and (folder := str(made_folder())) not in sys.path:
+        sys.path.append(folder)
     try:
         module = importlib.import_module(module_name)
     except (ImportError, AttributeError) as error:
@@ -63,6 +69,18 @@ def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise UsageError(f"{key}={name!r}: the module {module_name} is there and has no {attribute}{hint}")
     return getattr(module, attribute)
+
+
+def made_folder() -> Path:
+    """The folder of what was made from notebooks: modules, and files of problems. Raises `UsageError`."""
+    folder = cache_root() / "made"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} can't be made ({error.strerror}): set RAYPOLY_CACHE to a folder of yours."
+        ) from error
+    return folder
 
 
 def load_configured_plugin(name: str, known: Mapping[str, str], section: str, params: Mapping[str, Any]) -> Any:

@@ -30,9 +30,9 @@ from raypoly.verifier.local_pool import LocalPool
 from raypoly.verifier.rewards import fraction, passed
 from raypoly.verifier.score_programs import by_id
 
-Reward = Callable[[Problem, str, Verdict], float]
-"""Problem, response and verdict to a finite number."""
-_NAMED: Mapping[str, Callable[[Problem, Rollout, Verdict], float]] = {"passed": passed, "fraction": fraction}
+Reward = Callable[[Problem, Rollout, Verdict], float]
+"""As `reward.name` takes it: of a rollout its `text` is known here, and of `finish_reason` that it is "stop"."""
+_NAMED: Mapping[str, Reward] = {"passed": passed, "fraction": fraction}
 _NO_TOKENS = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 
@@ -202,12 +202,11 @@ def _read(problems: str | Path | Iterable[Problem | Mapping[str, Any]]) -> Probl
 def _reward(reward: str | Reward, problem: Problem, response: str | None, verdict: Verdict) -> float | None:
     if verdict.status == "infra":
         return None
-    text = response or ""
     if isinstance(reward, str):
         if reward not in _NAMED:
             raise UsageError(f"There is no reward {reward!r}: use {' or '.join(_NAMED)}, or a function.")
-        return _NAMED[reward](problem, Rollout(*_NO_TOKENS, text, "stop", seed=0, weight_version=0), verdict)
-    value = reward(problem, text, verdict)
+        reward = _NAMED[reward]
+    value = reward(problem, Rollout(*_NO_TOKENS, response or "", "stop", seed=0, weight_version=0), verdict)
     if not isinstance(value, int | float | np.number | np.bool_) or not math.isfinite(value):
         raise UsageError(f"The reward gave {value!r} for a response to problem {problem.id}: it needs a finite number.")
     return float(value)

@@ -15,7 +15,7 @@ from raypoly import data as problems
 from raypoly.algorithms import losses, objectives
 from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config, JudgeConfig
-from raypoly.core.errors import MissingKey, UsageError
+from raypoly.core.errors import MissingHere, MissingKey, UsageError
 from raypoly.core.gguf_models import GgufModel
 from raypoly.core.plugins import load_plugin
 from raypoly.data.formats import files_of
@@ -31,6 +31,7 @@ from raypoly.run.sinks import check_packages
 from raypoly.strategies import judge
 from raypoly.strategies.judge import judge_keys
 from raypoly.verifier.rewards import reward_function
+from raypoly.verifier.sandbox.zygote_client import find_interpreter
 
 BASE_MEMORY = 4.0
 """GiB: Ray's own processes 1.7, an engine beside its cache 1.2, learner and driver 1.1 (a tiny model)."""
@@ -44,11 +45,11 @@ _BASE_DISK = 0.5  # giB: caches, checkpoints of a tiny model, logs
 def check_config(config: Config, run_dir: Path, here: FreeResources | None = None, remote: bool = False) -> list[str]:
     """Raise `UsageError` with all mistakes; return remarks on unusual settings.
 
-    `run_dir` is a folder on this machine. A `remote` run keeps no rollouts in it. With `ELSEWHERE`, a key that is
-    missing on this machine is only a remark.
+    `run_dir` is a folder on this machine. A `remote` run keeps no rollouts in it. With `ELSEWHERE`, what is missing on
+    this machine (a key, an interpreter) is only a remark.
     """
     errors = list(_errors(config))
-    missing = [error for error in errors if isinstance(error, MissingKey) and here is ELSEWHERE]
+    missing = [error for error in errors if isinstance(error, MissingHere) and here is ELSEWHERE]
     wrong = dict.fromkeys(str(error) for error in errors if error not in missing)  # several checks may meet the same
     if wrong:
         raise UsageError("\n".join(wrong))
@@ -269,6 +270,7 @@ _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
     _lengths,
     _evaluation,
     check_packages,
+    lambda config: find_interpreter(config.scorer.python) and None,
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib.util
 import json
 import os
 import shutil
@@ -16,11 +15,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from raypoly.core.config import ScorerConfig
-from raypoly.core.errors import BrokenTests, SandboxError
+from raypoly.core.errors import BrokenTests, MissingHere, SandboxError, UsageError
 from raypoly.core.values import Evidence, Problem
 from raypoly.verifier.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
 from raypoly.verifier.sandbox.child import plain_data
@@ -202,6 +202,7 @@ class Zygote(Forker):
     def __init__(self, limits: ScorerConfig, evidence: EvidenceReader | None = None) -> None:
         self._limits, self._evidence = limits, evidence
         self._folder, self._lock = "", -1
+        self._interpreter, self._packages = find_interpreter(limits.python)
         ours, theirs = socket.socketpair()
         super().__init__(ours, limits.memory_mib << 20)
         try:
@@ -255,7 +256,7 @@ class Zygote(Forker):
             "isolation": self._limits.isolation,
             "folder": str(root),
             "scratch": str(scratch),
-            "packages": _packages(),
+            "packages": self._packages,
             "evidence": {"packages": list(evidence.packages), "module": evidence.child_module} if evidence else None,
             "user": FIRST_USER + int.from_bytes(os.urandom(4), "big") % USERS,
         }
@@ -266,9 +267,8 @@ class Zygote(Forker):
             "PYTHONUTF8": "1",
         }
         control = theirs.fileno()
-        interpreter = os.path.realpath(sys.executable)  # not the link to it in a virtual environment
         return subprocess.Popen(
-            [interpreter, "-S", "-s", "-P", "-c", _BOOT, str(control), str(_SCRIPT), json.dumps(settings)],
+            [self._interpreter, "-S", "-s", "-P", "-c", _BOOT, str(control), str(_SCRIPT), json.dumps(settings)],
             env=environment,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -298,10 +298,29 @@ def _sweep(parent: Path) -> None:
                 os.close(lock)
 
 
-def _packages() -> list[str]:
-    folders = []
-    for name in PACKAGES:
-        spec = importlib.util.find_spec(name)
-        for folder in (spec.submodule_search_locations or []) if spec else []:
-            folders += [path for path in (folder, f"{folder}.libs") if os.path.isdir(path)]
-    return folders
+# not the link to an interpreter in a virtual environment
+_FIND = f"""
+import importlib.util, json, os, sys
+specs = [importlib.util.find_spec(name) for name in {PACKAGES}]
+places = [place for spec in specs for place in (spec and spec.submodule_search_locations or [])]
+folders = [folder for place in places for folder in (place, place + ".libs") if os.path.isdir(folder)]
+print(json.dumps([sys.version_info[:2], os.path.realpath(sys.executable), folders]))
+"""
+
+
+@cache
+def find_interpreter(python: str | None) -> tuple[str, list[str]]:
+    """The path of `scorer.python`, by default of this process's own, and the folders of its packages.
+
+    Raises `MissingHere` where it does not start, `UsageError` where it is too old.
+    """
+    command = [python or sys.executable, "-c", _FIND]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+        version, path, folders = json.loads(asked.stdout)
+    except (OSError, subprocess.CalledProcessError, ValueError) as error:
+        raise MissingHere(f"scorer.python={python} is no Python that starts: {error}.") from error
+    if tuple(version) < (3, 11):
+        told = ".".join(map(str, version))
+        raise UsageError(f"scorer.python={python} is Python {told}, and programs need 3.11 or later.")
+    return path, folders

@@ -43,7 +43,7 @@ def test_what_is_unknown_is_none_and_not_zero(verifier: raypoly.Verifier) -> Non
 
 
 def test_a_reward_may_be_a_function_and_has_to_give_a_number(verifier: raypoly.Verifier) -> None:
-    assert verifier.rewards([RIGHT], "double", lambda problem, text, verdict: len(text)) == [len(RIGHT)]
+    assert verifier.rewards([RIGHT], "double", lambda problem, rollout, verdict: len(rollout.text)) == [len(RIGHT)]
     for wrong in (lambda *_: float("nan"), lambda *_: None):
         with pytest.raises(UsageError, match="needs a finite number"):
             verifier.rewards([RIGHT], "double", wrong)  # type: ignore[arg-type]

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.planning.preflight import check_config
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox import Sandbox
 from raypoly.verifier.sandbox.channel import Clock
@@ -29,6 +32,24 @@ def test_going_without_walls_has_to_be_asked_for_and_is_said() -> None:
     with Sandbox(ScorerConfig(isolation="none"), StrategyEvidence()) as sandbox:
         assert sandbox.protection.startswith("none")
         assert sandbox.score(calls(([2], 4)), "def f(n): return n * 2").passed
+
+
+def test_programs_run_in_the_interpreter_that_is_named(tmp_path: Path) -> None:
+    home = tmp_path / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    with Sandbox(ScorerConfig(python=str(home / "bin" / "python"))) as sandbox:
+        assert sandbox.score(calls(([2], 4)), "def f(n): return n * 2").passed
+        assert "numpy" in sandbox.score(calls(([2], 4)), "import numpy\ndef f(n): return n * 2").detail
+
+
+@pytest.mark.parametrize(
+    ("says", "told"), [("[[3, 9], 0, []]", "is Python 3.9, and programs need"), ("", "is no Python that starts")]
+)
+def test_an_interpreter_that_will_not_do_is_refused_first(says: str, told: str, tmp_path: Path) -> None:
+    (other := tmp_path / "python").write_text(f"#!/bin/sh\necho '{says}'\n")
+    other.chmod(0o755)
+    with pytest.raises(UsageError, match=rf"^scorer\.python={other} {told}"):
+        check_config(load(None, [f"scorer.python={other}"]), tmp_path)
 
 
 def test_a_killed_zygote_is_replaced_and_no_verdict_changes(sandbox: Sandbox) -> None:
@@ -146,6 +167,9 @@ def test_what_a_killed_owner_left_is_removed_by_the_next_and_what_is_in_use_is_n
 WITHOUT_NAMESPACES = """
 from struct import pack
 from raypoly.core.config import ScorerConfig
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.planning.preflight import check_config
 from raypoly.verifier.sandbox import Sandbox
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox.child import system
