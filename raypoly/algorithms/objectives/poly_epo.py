@@ -8,7 +8,7 @@ The sum over all C(N, n) sets is exact, in closed form (`polychromic.py`); tests
 takes many groups at once.
 
 `blend: b` (not in the paper) values a set at (1 - b) mean r * d(G) + b max r, so that b is the share of max@n, which
-PKPO is for: wrong novelty is paid less, and a group of one strategy learns.
+PKPO is for: a group of one strategy learns, unless fewer than n of its rollouts are wrong.
 
 Needs labels. A degenerate rollout counts in n and in the mean reward, never in U. A run's groups are whole and
 labelled. A group of at most `set_size` rollouts is refused.
@@ -22,13 +22,13 @@ When: problems with several working approaches, and coverage (pass@k) is worth s
 - Wrong novelty is paid and the right majority punished: six right loops, one right comprehension and one wrong
   recursion get -0.28 each, +1.09 and +0.59 (n=4, unit). With `diversity_of: correct`, U holds strategies of rollouts
   with a reward above 0 only (any graded reward above 0 is correct): -0.19 each, +1.56 and -0.44.
-- So its fixed point keeps wrong rollouts. Of four right loops, two right whiles, a wrong table and a broken program that
-  is no attempt, the wrong one gets +1.125, a right loop -0.4375 (n=4, sum). A policy of s equally likely right
-  strategies and one wrong comes to rest, for n=4, with 37 % wrong samples for s=1, 10 % for s=2, none for s=3. None
-  remain with `diversity_of: correct`, `strategy_coverage` or PKPO.
-- It weighs problems by pass rate as GRPO does not. RMS advantage at pass rate 1/16, 1/4, 3/4 and 31/32 relative to 1/2
-  (N=8, n=4, three strategies of chance .6, .3 and .1 whatever the reward): .38, .74, 1.16, 1.25; GRPO .48, .87, .87,
-  .35; PKPO with k=4 1.47, 1.75, .28, .01. What is solved already moves the policy most.
+- So its fixed point keeps wrong rollouts. Of four right loops, two right whiles, a wrong table and a broken program
+  that is no attempt, the wrong one gets +1.125, a right loop -0.4375 (n=4, sum). A policy of s equally likely right
+  strategies and one wrong one comes to rest, for n=4, with 37 % wrong samples for s=1, 10 % for s=2 and none for s=3;
+  with `blend: 0.5` 32 %, 10 % and none. With `strategy_coverage` none remain for any s.
+- It weighs problems by pass rate as GRPO does not: a solved one moves the policy most. RMS advantage at pass rate 1/16,
+  1/4, 3/4 and 31/32 relative to 1/2 (N=8, n=4, three strategies of chance .6, .3 and .1 whatever the reward): .38, .74,
+  1.16, 1.25; GRPO .48, .87, .87, .35; PKPO (k=4) 1.47, 1.75, .28, .01; `strategy_coverage` .57, .93, .95, .89.
 """
 
 from __future__ import annotations

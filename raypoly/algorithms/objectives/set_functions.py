@@ -14,8 +14,8 @@ Up to a million sets (with at most 2^24 members) all C(N, n) are used. Beyond th
 uniformly without replacement. The draw's seed depends on `seed` and the group's numbers: the same group always gets the
 same sets. A rollout in no drawn set has advantage 0; with `leave_one_out`, so has one in every set.
 
-Write a closed form if there is one, as `poly_epo.py` does (`ClosedFormObjective`): a million sets take a second. A run's groups are whole, and
-labelled if `needs` has "labels". A group of at most n rollouts is refused.
+Write a closed form if there is one (`ClosedFormObjective`), as `poly_epo.py` does: a million sets take a second. A
+run's groups are whole, and labelled if `needs` has "labels". A group of at most n rollouts is refused.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""Strategy coverage: a set is worth its distinct strategies with a right rollout, and a rollout what it adds to its sets.
+"""Strategy coverage: a rollout is worth the strategies with a right rollout that it adds to its sets.
 
-For a set G of n of a group's N rollouts, v(G) = sum over strategies c of max(0, max of r_j over j in G with strategy c):
-for rewards of 0 and 1 the number of strategies that G solves the problem with. By `baseline`, over all sets with i:
+For a set G of n of a group's N rollouts, v(G) = sum over strategies c of max(0, max of r_j over j in G with strategy
+c): for rewards of 0 and 1, its number of strategies with a right rollout. By `baseline`, over all sets with i:
 
-    leave_one_out   A_i = mean of v(G) - v(G without i) = mean of max(0, r_i - max(0, best other of i's strategy in G));
+    leave_one_out   A_i = mean of v(G) - v(G without i) = mean of max(0, r_i - max(0, best other of i's strategy in G)),
                     for 0/1 rewards r_i C(N - m_i, n - 1) / C(N - 1, n - 1), with m_i right rollouts of i's strategy
     mean            A_i = mean of v(G), minus the mean of that over the group's rollouts
 
-The first is N/n times PKPO's `loo_minus_one` within each strategy (arXiv 2505.15201). SetPO (arXiv 2602.01062) pays a
-rollout's marginal part in diversity too, by a kernel and right or wrong. The expected gradients are N/n and N/n - 1
-times that of E v(G). Both are closed forms over a strategy's distinct rewards (`levels.lifts`); tests compare them with
-enumeration. `batch` takes many groups at once.
+The first is N/n times PKPO's `loo_minus_one` within each strategy (arXiv 2505.15201), with an empty set worth 0. SetPO
+(arXiv 2602.01062) also pays a rollout's marginal diversity, by a kernel, as an addition to the advantage. Expected
+gradients are N/n and N/n - 1 times that of E v(G). Both are closed forms over a strategy's distinct rewards
+(`levels.lifts`); tests compare them with enumeration. `batch` takes many groups at once.
 
 Needs labels. A strategy that a set lacks is worth 0, so a reward below 0 counts as 0. A degenerate rollout enters no
 m_i and is valued like a wrong one: 0 with leave_one_out. n is at most N, and smaller with `mean`; n = 1 with
-leave_one_out is the reward itself.
+leave_one_out is the reward itself, without a baseline.
 
 When: coverage by right programs counts, and wrong novelty shall not be paid. Known to go wrong:
 
@@ -71,8 +71,8 @@ class StrategyCoverage(ClosedFormObjective):
         if self.config.baseline == "leave_one_out":
             # A level counts for i where none of the others who reach it, all but i itself, is in the set.
             return lifts(worth_BN, labels_BN, missed)
-        # A set with i meets a level with chance 1 - missed[reach] if i is below it or of another strategy, and surely if
-        # i reaches it. So E[v | i in G] is a sum that is equal for all i, plus `missed` of the levels that i reaches.
+        # A set with i meets a level surely if i reaches it, else with chance 1 - missed[reach]. So E[v | i in G] is the
+        # sum of the latter, equal for all i, plus `missed` of the levels that i reaches.
         added = lifts(worth_BN, labels_BN, missed[1:])
         above = added - added[:, :1]  # equal worth leaves zeros, not rounding errors
         out: Float64 = above - above.mean(axis=1, keepdims=True)
