@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raypoly.algorithms.objectives import Objective, build
+from raypoly.algorithms.objectives import build
+from raypoly.algorithms.objectives.set_functions import ClosedFormObjective
 from raypoly.core.values import Float64
 
 N = 8
@@ -25,17 +26,12 @@ def groups(answers: Sequence[tuple[float, int]], chances: Sequence[float]) -> tu
     return {"rewards": values[..., 0], "labels": values[..., 1]}, orders * np.prod(np.power(chances, counts), axis=1)
 
 
-def advantages(objective: Objective, given: dict[str, Float64]) -> Float64:
-    rows = zip(given["rewards"], given["labels"], strict=True)
-    return np.array([objective.advantages(rewards=r, labels=c) for r, c in rows])
-
-
-def push(objective: Objective, right: int, wrong_share: float) -> float:
+def push(objective: ClosedFormObjective, right: int, wrong_share: float) -> float:
     """The expected gradient in the logit of the wrong answer, beside `right` equally likely right strategies."""
     answers = [(1.0, c) for c in range(1, right + 1)] + [(0.0, right + 1)]
     given, chance = groups(answers, [*[(1 - wrong_share) / right] * right, wrong_share])
     scores = (given["rewards"] == 0) - wrong_share
-    return float(chance @ (advantages(objective, given) * scores).sum(axis=1))
+    return float(chance @ (objective.batch(**given) * scores).sum(axis=1))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +42,7 @@ def test_a_policy_comes_to_rest_with_wrong_samples_where_few_right_strategies_ar
     params: dict[str, Any], right: int, share: float
 ) -> None:
     """By hand, for one right strategy: E f = ((1 - w) - (1 - w)^4)/2 is largest at w = 1 - (1/4)^(1/3) = .370."""
-    objective = build("poly_epo", set_size=4, **params)
+    objective: Any = build("poly_epo", set_size=4, **params)
     assert push(objective, right, share - 0.001) > 0 > push(objective, right, share + 0.001)
     assert push(objective, right, 0.01) > 0
 
@@ -63,7 +59,8 @@ def test_a_policy_comes_to_rest_with_wrong_samples_where_few_right_strategies_ar
 )
 def test_elsewhere_wrong_samples_only_become_fewer(name: str, params: dict[str, Any], known: tuple[int, ...]) -> None:
     for right, share in itertools.product(known, (0.01, 0.1, 0.4)):
-        assert push(build(name, set_size=4, **params), right, share) < 0
+        objective: Any = build(name, set_size=4, **params)
+        assert push(objective, right, share) < 0
 
 
 def test_a_wrong_novelty_gets_more_than_a_right_loop() -> None:
@@ -91,6 +88,7 @@ def test_what_a_pass_rate_weighs(name: str, params: dict[str, Any], expected: li
     for p in (1 / 16, 1 / 4, 1 / 2, 3 / 4, 31 / 32):
         given, chance = groups(answers, [side * share for side in (p, 1 - p) for share in (0.6, 0.3, 0.1)])
         if not found:
-            squares = (advantages(objective, given) ** 2).mean(axis=1)
+            each = [{key: of[row] for key, of in given.items()} for row in range(len(chance))]
+            squares = np.array([(objective.advantages(**group) ** 2).mean() for group in each])
         found.append(math.sqrt(chance @ squares))
     np.testing.assert_allclose(np.array(found) / found[2], expected, atol=6e-4)
