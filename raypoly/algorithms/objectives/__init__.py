@@ -18,6 +18,7 @@ from raypoly.core.plugins import load_configured_plugin
 
 KNOWN: Mapping[str, str] = {
     "poly_epo": "raypoly.algorithms.objectives.poly_epo:PolyEPO",
+    "strategy_coverage": "raypoly.algorithms.objectives.strategy_coverage:StrategyCoverage",
     "grpo": "raypoly.algorithms.objectives.grpo:GRPO",
     "rloo": "raypoly.algorithms.objectives.rloo:RLOO",
     "reinforce_plus_plus": "raypoly.algorithms.objectives.reinforce_plus_plus:ReinforcePlusPlus",

@@ -31,7 +31,13 @@ def avoid(members: int, among: int, draws: int) -> float:
 @lru_cache(maxsize=64)
 def avoiding(most: int, among: int, draws: int) -> Float64:
     """`avoid` for 0 to `most` members, float64 [most + 1], read-only."""
-    chances = np.array([avoid(members, among, draws) for members in range(most + 1)])
+    chances = np.zeros(most + 1)
+    if 0 <= draws <= among:
+        # C(M-S-1, k) = C(M-S, k) (M-S-k)/(M-S) in whole numbers: exact, and much cheaper than each binomial anew.
+        sets = left = math.comb(among, draws)
+        for members in range(min(most, among - draws) + 1):
+            chances[members] = left / sets
+            left = left * (among - members - draws) // max(among - members, 1)
     chances.flags.writeable = False
     return chances
 

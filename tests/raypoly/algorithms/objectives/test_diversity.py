@@ -21,8 +21,9 @@ NAMES = [
     ("uniqueness_aware", {"apply_to": "positive", "alpha": 0.5}),
     ("grpo_diversity", {}),
     ("grpo_diversity", {"std": "sample"}),
+    ("strategy_coverage", {"baseline": "mean"}),
 ]
-CENTRED = ("darling", "grpo_diversity")
+CENTRED = ("darling", "grpo_diversity")  # of any N; strategy_coverage needs more than n
 
 
 @pytest.mark.parametrize("case", worked_cases("darling"))
@@ -98,7 +99,7 @@ def test_a_rewarded_rollout_that_is_no_attempt_is_not_paid_for_rarity() -> None:
     assert share_elsewhere(np.array([9, 1, 2], np.int32), np.array([True, False, False])).tolist() == [0, 0.5, 0.5]
 
 
-@pytest.mark.parametrize("name", ["darling", "uniqueness_aware", "grpo_diversity"])
+@pytest.mark.parametrize("name", ["darling", "uniqueness_aware", "grpo_diversity", "strategy_coverage"])
 def test_unknown_strategies_have_no_advantage(name: str) -> None:
     with pytest.raises(ValueError, match="unknown"):
         build(name).advantages(rewards=[1, 0], labels=[1, 0], degenerate=[False, False])

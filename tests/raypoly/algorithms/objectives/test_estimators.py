@@ -48,6 +48,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"floor": 0.5},
     {"diversity_of": "correct"},
     {"floor": 0.25, "diversity_of": "correct"},
+    {"blend": 0.5},
 ]
 """Of Poly-EPO."""
 
@@ -57,11 +58,19 @@ def polychromic(answers: Sequence[int], params: dict[str, Any]) -> float:
     of_all, index = params.get("diversity_of", "all") == "all", list(answers)
     strategies = len({LABELS[i] for i in index if of_all or REWARDS[i] > 0})
     diversity = 0.0 if params.get("require_two", True) and strategies < 2 else strategies / len(index)
-    return float(REWARDS[index].mean()) * max(diversity, params.get("floor", 0.0))
+    blend = params.get("blend", 0.0)
+    polychrome = float(REWARDS[index].mean()) * max(diversity, params.get("floor", 0.0))
+    return (1 - blend) * polychrome + blend * best(answers)
 
 
 def best(answers: Sequence[int]) -> float:
     return float(REWARDS[list(answers)].max())
+
+
+def covered(answers: Sequence[int]) -> float:
+    """The best reward of each strategy, added up."""
+    index = np.array(answers)
+    return float(sum(REWARDS[index[LABELS[index] == c]].max() for c in set(LABELS[index])))
 
 
 def gradient(worth: Callable[[Sequence[int]], float], size: int) -> Float64:
@@ -92,6 +101,11 @@ def estimated(objective: Objective) -> Float64:
         pytest.param(build("pkpo", k=2, baseline="loo"), best, 2, 1, id="PKPO, loo"),
         pytest.param(build("pkpo", k=3, baseline="loo_minus_one"), best, 3, 1, id="PKPO, loo minus one"),
         pytest.param(build("best_minus_second"), best, N, 1, id="best minus second"),
+        pytest.param(build("strategy_coverage", set_size=3), covered, 3, N / 3, id="strategy coverage: N/n"),
+        pytest.param(build("strategy_coverage", set_size=4), covered, 4, 1, id="strategy coverage of the whole group"),
+        pytest.param(
+            build("strategy_coverage", set_size=3, baseline="mean"), covered, 3, N / 3 - 1, id="its mean: N/n - 1"
+        ),
         pytest.param(Worth(SetConfig(set_size=2, reduction="sum")), of_pair, 2, 3, id="sets, sum: C(N-1, n)"),
         pytest.param(Worth(SetConfig(set_size=2, reduction="mean")), of_pair, 2, 1, id="sets, mean: N/n - 1"),
         pytest.param(Worth(SetConfig(set_size=2, reduction="unit")), of_pair, 2, 3, id="sets, unit: N - 1"),
@@ -130,6 +144,9 @@ ORDERED: list[tuple[str, dict[str, Any]]] = [
     ("poly_epo", {"set_size": 1}),
     ("poly_epo", {"set_size": 1, "require_two": False, "floor": 0.5}),
     ("poly_epo", {"set_size": 1, "diversity_of": "correct", "reduction": "unit"}),
+    ("poly_epo", {"set_size": 1, "blend": 0.5}),
+    ("strategy_coverage", {"set_size": 1}),
+    ("strategy_coverage", {"set_size": 1, "baseline": "mean"}),
     ("grpo", {}),
     ("grpo", {"std": "sample"}),
     ("grpo", {"std": "population"}),

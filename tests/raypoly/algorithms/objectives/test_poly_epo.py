@@ -35,7 +35,9 @@ batches = st.tuples(st.integers(1, 5), st.integers(2, 9)).flatmap(
             for cells in (st.sampled_from([0.0, 0.3, 1.0, -2.0]), st.sampled_from([1, 2, 3, 9, 100, -7]), st.booleans())
         ),
         st.integers(1, shape[1] - 1),
-        st.sampled_from([{}, {"require_two": False}, {"diversity_of": "correct"}, {"reduction": "unit"}]),
+        st.sampled_from(
+            [{}, {"require_two": False}, {"diversity_of": "correct"}, {"reduction": "unit"}, {"blend": 0.5}]
+        ),
     )
 )
 

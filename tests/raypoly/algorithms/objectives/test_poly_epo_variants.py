@@ -1,4 +1,4 @@
-"""Poly-EPO's floor and its diversity of correct rollouts, against enumeration in exact rationals."""
+"""Poly-EPO's floor, its blend and its diversity of correct rollouts, against enumeration in exact rationals."""
 
 from typing import Any
 
@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raypoly.algorithms.objectives import build
+from raypoly.algorithms.objectives.levels import Levels
 from raypoly.algorithms.objectives.polychromic import given_member
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Int32
-from tests.raypoly.algorithms.objectives.exact_poly_epo import Group, conditional_means, groups
+from tests.raypoly.algorithms.objectives.exact_poly_epo import Group, conditional_means, groups, parameters
 from tests.raypoly.algorithms.objectives.test_estimators import VARIANTS
 
 LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
@@ -21,17 +22,10 @@ LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
 @settings(max_examples=300)
 @given(groups())
 def test_every_variant_is_its_enumeration(group: Group) -> None:
-    rewards, labels, n, require_two, floor, of_correct = group
-    objective = build(
-        "poly_epo",
-        set_size=n,
-        reduction="mean",
-        require_two=require_two,
-        floor=None if floor is None else float(floor),
-        diversity_of="correct" if of_correct else "all",
-    )
+    rewards, labels, *_ = group
+    objective = build("poly_epo", reduction="mean", **parameters(group))
     got = objective.advantages(rewards=[float(reward) for reward in rewards], labels=labels)
-    want = [float(value) for value in conditional_means(rewards, labels, n, require_two, floor, of_correct)]
+    want = [float(value) for value in conditional_means(group)]
     np.testing.assert_allclose(got, want, atol=1e-11)
 
 
@@ -55,6 +49,23 @@ def test_with_a_floor_a_group_of_one_strategy_has_that_share_of_grpos_advantage(
     rewards = [1.0, 0.0, 1.0, 0.0, 0.0, 0.25, 1.0, 0.0]
     got = build("poly_epo", reduction="unit", floor=0.1).advantages(rewards=rewards, labels=[3] * 8)
     np.testing.assert_allclose(got, 0.1 * build("grpo").advantages(rewards=rewards), atol=1e-12)
+
+
+def test_a_blend_is_the_share_of_the_best_reward() -> None:
+    rewards, labels = [1.0, 0.0, 0.5, 0.0, 0.0, -0.25, 1.0, 0.0], [1, 1, 2, 3, 100, 2, 1, 1]
+    paper, best, half, none = (
+        build("poly_epo", reduction="mean", **given).advantages(rewards=rewards, labels=labels)
+        for given in ({}, {"blend": 1}, {"blend": 0.5}, {"blend": 0})
+    )
+    np.testing.assert_allclose(half, (paper + best) / 2, atol=1e-12)
+    np.testing.assert_array_equal(none, paper)
+    held = Levels.of_rewards(np.array(rewards)).best_beside(4)
+    np.testing.assert_allclose(best, held - held.mean(), atol=1e-12)
+    one_strategy = build("poly_epo", blend=0.5).advantages(rewards=[1, 1, 0, 0, 0, 0, 0, 0], labels=[3] * 8)
+    assert one_strategy[0] > 0 > one_strategy[7]
+    for blend in (-0.1, 1.1):
+        with pytest.raises(UsageError, match=rf"^objective\.blend={blend} does not fit poly_epo: input should be "):
+            build("poly_epo", blend=blend)
 
 
 def test_a_floor_counts_for_sets_of_degenerates_alone() -> None:

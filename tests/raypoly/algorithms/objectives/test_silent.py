@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from raypoly.algorithms.objectives import build
 from raypoly.algorithms.objectives.set_functions import SetConfig, SetObjective, Sets
 from raypoly.core.values import Float64
-from tests.raypoly.algorithms.objectives.exact_poly_epo import Group, conditional_means, groups
+from tests.raypoly.algorithms.objectives.exact_poly_epo import Group, conditional_means, groups, parameters
 
 
 class MeanReward(SetObjective):
@@ -21,17 +21,10 @@ class MeanReward(SetObjective):
 @settings(max_examples=300)
 @given(groups(), st.sampled_from(["sum", "mean", "unit"]))
 def test_poly_epos_silence_is_that_of_exact_rationals(group: Group, reduction: str) -> None:
-    rewards, labels, n, require_two, floor, of_correct = group
-    objective = build(
-        "poly_epo",
-        set_size=n,
-        reduction=reduction,
-        require_two=require_two,
-        floor=None if floor is None else float(floor),
-        diversity_of="correct" if of_correct else "all",
-    )
+    rewards, labels, *_ = group
+    objective = build("poly_epo", reduction=reduction, **parameters(group))
     numbers = np.array([float(reward) for reward in rewards])
-    exact = not any(conditional_means(rewards, labels, n, require_two, floor, of_correct))
+    exact = not any(conditional_means(group))
     assert objective.silent(numbers, objective.advantages(rewards=numbers, labels=labels)) is exact
 
 

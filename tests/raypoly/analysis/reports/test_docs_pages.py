@@ -55,6 +55,7 @@ def test_what_the_page_says_of_a_wrong_novelty_and_of_no_attempt_is_so() -> None
     assert numbers["uniqueness_aware"][6] < numbers["uniqueness_aware"][3]
     assert all(values[7] < 1e-12 for values in numbers.values())
     assert all(advantages(name, WRONG_NOVELTY)[7] < 0 for name in ("darling", "uniqueness_aware"))
+    assert advantages("strategy_coverage", WRONG_NOVELTY).tolist() == [0] * 6 + [1, 0]
 
 
 @pytest.mark.parametrize("command", re.findall(r"`(objective\.name=\S+ [^`]*)`", TEXT))
