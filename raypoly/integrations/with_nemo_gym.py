@@ -5,7 +5,7 @@
 
 A row has `responses_create_params` and `problem`, a problem's row or id (`one_response.py`). An unknown verdict is
 HTTP's 503, so the agent's `/run` fails: with `route_failures_to_sidecar=true` collection goes on without the rollout,
-else it ends. Gym's `mask_sample` would need a number beside it, which not every trainer leaves out.
+else it ends. Gym's `mask_sample` needs a number beside it.
 """
 
 from fastapi import HTTPException

@@ -2,8 +2,8 @@
 
     --reward.remote_url "$(python -c 'import raypoly.integrations as r; print(r.__path__[0])')/with_openrlhf.py"
 
-`--data.label_key` names a column with a problem's row or id (`one_response.py`). OpenRLHF has no word for a reward that
-is unknown: `reward_func` waits and asks again, then raises, and OpenRLHF ends the run at the missing reward.
+`--data.label_key` names a column with a row or id (`one_response.py`). OpenRLHF has no word for a reward that is
+unknown: `reward_func` asks again, then raises, and the run ends at the missing reward.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     import raypoly.integrations.with_skyrl          # in the task that runs the experiment: registers it
 
-A row of the data set has `env_class="raypoly"` and `reward_spec={"ground_truth": row or id}` (`one_response.py`). SkyRL
-has no word for a reward that is unknown: `step` waits and asks again, then raises.
+A row has `env_class="raypoly"` and `reward_spec={"ground_truth": row or id}` (`one_response.py`). SkyRL has no word for
+a reward that is unknown: `step` asks again, then raises.
 """
 
 from __future__ import annotations

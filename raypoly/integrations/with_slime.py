@@ -6,7 +6,7 @@
 `--label-key` names a column with a problem's row or id (`one_response.py`). RAYPOLY_OBJECTIVE is an objective and its
 parameters as JSON, {"name": "pkpo", "k": 4}; without it `grpo`, the reward minus the mean of its group.
 
-A sample whose verdict is unknown has `remove_sample` and the reward NaN: no token of it is trained on, and its group's
+A sample whose verdict is unknown has `remove_sample` and the reward NaN: it is not trained on, and its group's
 advantages go without it. slime's own post-processing can't do that, so without ours `custom_rm` raises.
 """
 

@@ -2,8 +2,8 @@
 
     TinkerGroup(problem, prompt, renderer, size=8)          # `problem`: a row or an id (`one_response.py`)
 
-The group's responses are scored together. Where a verdict is unknown `compute_group_rewards` raises: with
-`rollout_error_tolerance=True` training goes on without the group, else the run ends.
+Where a verdict is unknown `compute_group_rewards` raises: with `rollout_error_tolerance=True` training goes on without
+the group, else the run ends.
 """
 
 from __future__ import annotations

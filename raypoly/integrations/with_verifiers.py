@@ -1,13 +1,13 @@
 """verifiers 0.4, and prime-rl through it: a taskset of problems, and its reward for other tasksets.
 
-    [orchestrator.train.source.env.taskset]             # prime-rl; for verifiers alone: vf-eval raypoly-verifiers
+    [orchestrator.train.source.env.taskset]             # or vf-eval raypoly-verifiers
     id = "raypoly-verifiers"
     problems = "problems.jsonl"
 
-    [orchestrator.train.source.env.taskset.task.rewards]        # a taskset whose data has `problem`, a row or an id
+    [orchestrator.train.source.env.taskset.task.rewards]        # another's, whose data has `problem`
     passed = { fn = "raypoly.integrations.with_verifiers.passed" }
 
-An unknown verdict raises: verifiers records the error on the trace, without a reward, and prime-rl trains without it.
+An unknown verdict raises: the trace has an error and no reward, and prime-rl trains without it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from raypoly.integrations.one_response import known_rewards_async
 
 class VerifiersConfig(vf.TasksetConfig):  # type: ignore[misc]
     problems: Path
-    """A file, a folder or a pattern, in any format of docs/problem-formats.md."""
+    """A file, a folder or a pattern."""
 
 
 class VerifiersData(vf.TaskData):  # type: ignore[misc]

@@ -34,7 +34,5 @@ def test_the_mean_goes_without_what_is_unknown(tmp_path: Path, monkeypatch: pyte
     manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
     found = lm_eval.simple_evaluate(Canned(), tasks=["raypoly"], task_manager=manager, bootstrap_iters=0)
     results = found["results"]["raypoly"]
-    assert results["passed,none"] == pytest.approx(2 / 3)
-    assert results["unknown,none"] == pytest.approx(1 / 4)
+    assert [results["passed,none"], results["unknown,none"]] == pytest.approx([2 / 3, 1 / 4])
     assert with_lm_eval.process_results({"problem": DOUBLE}, [[RIGHT, "no"]]) == {"passed": 0.5, "unknown": 0.0}
-    assert with_lm_eval.process_results({"problem": BROKEN}, [RIGHT]) == {"unknown": 1.0}

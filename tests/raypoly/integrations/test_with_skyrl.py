@@ -11,17 +11,15 @@ skyrl_gym = pytest.importorskip("skyrl_gym", reason="needs skyrl-gym (uv pip ins
 
 
 def test_one_step_of_the_registered_environment() -> None:
-    import raypoly.integrations.with_skyrl
+    import raypoly.integrations.with_skyrl  # noqa: F401  registers it
 
-    assert raypoly.integrations.with_skyrl.registry["raypoly"].id == "raypoly"
     prompt = [{"role": "user", "content": "Double n."}]
     for response, reward in ((RIGHT, 1.0), ("no", 0.0)):
         environment = skyrl_gym.make("raypoly", env_config={}, extras={"reward_spec": {"ground_truth": DOUBLE}})
         assert environment.init(prompt) == (prompt, {})
         step = environment.step(response)
         assert (step["reward"], step["done"], step["observations"]) == (reward, True, [])
-    extras = {"reward_spec": {"ground_truth": json.dumps(BROKEN)}}
     with pytest.raises(Unknown):
-        skyrl_gym.make("raypoly", env_config={}, extras=extras).step(RIGHT)
+        skyrl_gym.make("raypoly", extras={"reward_spec": {"ground_truth": json.dumps(BROKEN)}}).step(RIGHT)
     with pytest.raises(UsageError, match=r"reward_spec\.ground_truth"):
         skyrl_gym.make("raypoly", env_config={}, extras={})
