@@ -13,10 +13,9 @@ skyrl_gym = pytest.importorskip("skyrl_gym", reason="needs skyrl-gym (uv pip ins
 def test_one_step_of_the_registered_environment() -> None:
     import raypoly.integrations.with_skyrl  # noqa: F401  registers it
 
-    prompt = [{"role": "user", "content": "Double n."}]
     for response, reward in ((RIGHT, 1.0), ("no", 0.0)):
         environment = skyrl_gym.make("raypoly", env_config={}, extras={"reward_spec": {"ground_truth": DOUBLE}})
-        assert environment.init(prompt) == (prompt, {})
+        assert environment.init([]) == ([], {})
         step = environment.step(response)
         assert (step["reward"], step["done"], step["observations"]) == (reward, True, [])
     with pytest.raises(Unknown):
