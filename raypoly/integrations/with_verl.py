@@ -1,67 +1,41 @@
 """verl 0.9: a reward function, and raypoly's objectives as advantage estimators.
 
-    custom_reward_function.path=pkg://raypoly.integrations.with_verl custom_reward_function.name=compute_score
+    reward.custom_reward_function.path=pkg://raypoly.integrations.with_verl
+    reward.custom_reward_function.name=compute_score
     algorithm.adv_estimator=raypoly_pkpo             # in RAYPOLY_OBJECTIVE: parameters as JSON, {"k": 4}
 
 `import verl` registers the estimators by the entry point `verl.plugins`: those of objectives that need rewards alone,
-since verl hands an estimator no labels. `ground_truth` is a problem's row (docs/problem-formats.md) as JSON, or the id
-of one that the server at RAYPOLY_SERVE_URL has (`raypoly serve`); without a server sandboxes of this process score.
+since verl hands an estimator no labels. `ground_truth` is a problem's row or id (`one_response.py`).
 
-verl has no word for a reward that is unknown: `compute_score` waits and asks again, then raises, and never gives 0.
+verl has no word for a reward that is unknown: `compute_score` waits and asks again, then raises. Its manager
+`rate_limited`, and `naive` with a `compute_score_timeout`, make 0 of an error or a timeout: use `naive` without one.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from raypoly.algorithms.objectives import KNOWN, Objective, build
-from raypoly.core.errors import Unknown, UsageError
+from raypoly.core.errors import Unknown
 from raypoly.core.plugins import load_plugin
-from raypoly.data.formats import problem_of
-from raypoly.integrations.http_client import VerdictClient
-from raypoly.integrations.in_process import Verifier, group_advantages
-from raypoly.verifier.code_extraction import program_in
-
-_TRIES = 3
+from raypoly.integrations.in_process import group_advantages
+from raypoly.integrations.one_response import GroundTruth, statuses
 
 
 def compute_score(
-    data_source: str, solution_str: str, ground_truth: Any, extra_info: Any = None, **_: Any
+    data_source: str, solution_str: str, ground_truth: GroundTruth, extra_info: Any = None, **_: Any
 ) -> dict[str, Any]:
-    """`score` and `acc` of one response. Raises `Unknown` after some tries without a verdict."""
-    for _attempt in range(_TRIES):
-        status = _status(ground_truth, solution_str)
-        if status != "infra":
-            return {"score": float(status == "passed"), "acc": status == "passed", "status": status}
-    raise Unknown(
-        f"No verdict of a response to a problem of {data_source}: the sandbox failed, or its tests can't be run."
-    )
-
-
-def _status(ground_truth: Any, response: str) -> str:
-    row = json.loads(ground_truth) if isinstance(ground_truth, str) and ground_truth[:1] == "{" else ground_truth
-    if (url := os.environ.get("RAYPOLY_SERVE_URL")) is not None:
-        named = {"problem_id": row} if isinstance(row, str) else {"problem": row}
-        client = VerdictClient(url, os.environ.get("RAYPOLY_SERVE_TOKEN", ""))
-        return str(client.verdicts([{**named, "response": response}])[0]["status"])
-    if isinstance(row, str):
-        raise UsageError(
-            f"ground_truth {row!r} is an id, which only a server knows: set RAYPOLY_SERVE_URL, or give the row."
-        )
-    problem = problem_of(row)
-    (verdict,) = _verifier().score([(problem, program_in(problem, response))])
-    return verdict.status
-
-
-@cache
-def _verifier() -> Verifier:
-    return Verifier([], workers=2, evidence=False)
+    """`score`, `acc` and `status` of one response. Raises `Unknown` after some tries without a verdict."""
+    (status,) = statuses([(ground_truth, solution_str)])
+    if status == "infra":
+        raise Unknown(f"No verdict of a response to a problem of {data_source}: a sandbox failed, or its tests do.")
+    return {"score": float(status == "passed"), "acc": status == "passed", "status": status}
 
 
 def advantages(
