@@ -43,7 +43,7 @@ from raypoly.learner.supervised_examples import Recipe, tokenizer_texts
 from raypoly.learner.tiny_model import SupervisedTrainer, build_model, build_tokenizer, save_folder, tokenizer_from_json
 
 _BLOCK = 2048  # examples of one Ray Data task
-_THREADS = 2  # compute threads. Another number gives another order of sums, and other weights.
+WARM_START_THREADS = 2  # compute threads. Another number gives another order of sums, and other weights.
 _REPORT_EVERY = 10
 _TRAIN_SETTINGS = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # 60 s is too short for imports on a busy laptop
@@ -76,13 +76,13 @@ def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str],
         for name, content in ray.get(inbox.files.remote()).items():
             (folder / name).write_bytes(content)
 
-    return cache.ensure(_key(config.warm_start, puzzles), train)
+    return cache.ensure(warm_start_key(config.warm_start, puzzles), train)
 
 
-def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
+def warm_start_key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
     """SHA-256, hex, over the config, the training prompts, the code that makes the folder, and PyTorch's version.
     Budgets are no part of it: the control experiment starts from the same policy."""
-    made_by = [config.model_dump(), [p.words for p in puzzles], _THREADS, torch.__version__]
+    made_by = [config.model_dump(), [p.words for p in puzzles], WARM_START_THREADS, torch.__version__]
     return hashlib.sha256(json.dumps([*made_by, *map(_statements, _DECIDING)]).encode()).hexdigest()
 
 
@@ -186,7 +186,7 @@ def _batches(batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
 
 
 def _worker(task: dict[str, Any]) -> None:
-    torch.set_num_threads(_THREADS)
+    torch.set_num_threads(WARM_START_THREADS)
     recipe: Recipe = task["recipe"]
     tokenizer, steps = tokenizer_from_json(recipe.tokenizer), recipe.config.steps
     trainer, loss = SupervisedTrainer(build_model(len(tokenizer), recipe.config.seed), recipe.config), float("nan")

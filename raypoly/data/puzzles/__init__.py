@@ -125,7 +125,7 @@ def _problem(puzzle: Puzzle, profile: Profile, seed: int) -> Problem:
         answer="completion",
         prefix=puzzle.signature,
         source="puzzles",
-        metadata={"words": puzzle.words, "budget": profile.name},
+        metadata={"words": puzzle.words, "family": puzzle.aggregate.words.removesuffix(" of "), "budget": profile.name},
     )
 
 
