@@ -1,142 +1,84 @@
-"""Parts that break their contract, each in one way that people get wrong, and one honest part of each kind."""
+"""Parts that break their contract, each in one way that people get wrong, and an honest part of each kind."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from pydantic import BaseModel, field_validator
 
 from raypoly.algorithms.group_stage import GroupStage
-from raypoly.algorithms.losses import Loss, LossConfig, Tokens
-from raypoly.algorithms.objectives import Objective, ScoredGroup
+from raypoly.algorithms.losses import Loss, LossConfig
+from raypoly.algorithms.objectives import Objective
 from raypoly.algorithms.objectives.objective import ObjectiveConfig
 from raypoly.core.values import Labels
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 
 
-def centred(group: ScoredGroup) -> Any:
+def made(base: type, method: str) -> Callable[..., Any]:
+    """Makes subclasses of the base by their name and this method."""
+    return lambda of, function, **body: type(of, (base,), {method: function, "__module__": __name__, **body})
+
+
+def either(attempt: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    try:
+        return attempt()
+    except Exception:  # noqa: BLE001 - a breach
+        return otherwise()
+
+
+def centred(group: Any) -> Any:
     return group.rewards - group.rewards.mean()
 
 
-class HonestObjective(Objective):
-    needs = frozenset({"labels", "lengths"})
-
-    def compute(self, group: ScoredGroup) -> Any:
-        assert group.degenerate is not None
-        assert group.lengths is not None
-        return centred(group) - 0.01 * (group.lengths - group.lengths.mean()) - 0.1 * group.degenerate
-
-
-class GivesList(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group).tolist()
-
-
-class GivesFloat32(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group).astype(np.float32)
-
-
-class GivesOneLess(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group)[1:]
-
-
-class DividesByZero(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        with np.errstate(all="ignore"):
-            return centred(group) / group.rewards.std()
-
-
-class DrawsGlobally(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group) + np.random.normal(size=group.size)
-
-
-class CountsCalls(Objective):
-    calls = 0
-
-    def compute(self, group: ScoredGroup) -> Any:
-        self.calls += 1
-        return centred(group) / self.calls
+objective, labels = made(Objective, "compute"), frozenset({"labels"})
+HonestObjective = objective("HonestObjective", lambda self, it: centred(it) - 0.1 * it.degenerate, needs=labels)
+GivesList = objective("GivesList", lambda self, it: centred(it).tolist())
+GivesFloat32 = objective("GivesFloat32", lambda self, it: centred(it).astype(np.float32))
+GivesOneLess = objective("GivesOneLess", lambda self, it: centred(it)[1:])
+DividesByZero = objective("DividesByZero", lambda self, it: centred(it) / np.float64(it.rewards.std()))
+DrawsGlobally = objective("DrawsGlobally", lambda self, it: centred(it) + np.random.normal(size=it.size))
+CALLS: list[float] = []
+CountsCalls = objective("CountsCalls", lambda self, it: centred(it) / (CALLS.append(0) or len(CALLS)))  # type: ignore[func-returns-value]
+BUFFER = np.zeros(64)
+ReusesItsBuffer = objective("ReusesItsBuffer", lambda self, it: np.subtract(it.rewards, 1, out=BUFFER[: it.size]))
+ChangesRewards = objective("ChangesRewards", lambda self, it: np.subtract(it.rewards, 1, out=it.rewards).copy())
+PaysTheFirst = objective("PaysTheFirst", lambda self, it: centred(it) + (np.arange(it.size) == 0))
+PaysDegenerates = objective("PaysDegenerates", lambda self, it: centred(it) + 1.0 * it.degenerate, needs=labels)
+ReadsWithoutNeed = objective("ReadsWithoutNeed", lambda self, it: centred(it) - it.lengths / 100)
+PaysHighIds = objective(
+    "PaysHighIds", lambda self, it: centred(it) + 0.1 * np.where(it.degenerate, 0, it.labels), needs=labels
+)
+ReadsDegenerateIds = objective(
+    "ReadsDegenerateIds", lambda self, it: centred(it) / (it.labels[:, None] == it.labels).sum(axis=0), needs=labels
+)
+SwallowsErrors = objective("SwallowsErrors", lambda self, it: either(lambda: centred(it), lambda: np.zeros(1)))
+HashesOutcomes = objective(
+    "HashesOutcomes",
+    lambda self, it: centred(it) + np.array([float(hash(each) % 97) for each in it.outcomes]),
+    needs=frozenset({"outcomes"}),
+)
+TakesItsTime = objective("TakesItsTime", lambda self, it: time.sleep(1.1) or centred(it))  # type: ignore[func-returns-value]
+KeepsASet = objective("KeepsASet", lambda self, it: centred(it), state_dict=lambda self: {"seen": {1, 2}})
+DropsAGroup = objective(
+    "DropsAGroup", lambda self, it: centred(it), finish=lambda self, batch: [it for it in batch if it.any()]
+)
 
 
 class RemembersLastMean(Objective):
-    last: ClassVar[list[float]] = [0.0]
+    last = 0.0
 
-    def compute(self, group: ScoredGroup) -> Any:
-        found = group.rewards - self.last[0]
-        self.last[0] = float(group.rewards.mean())
+    def compute(self, group: Any) -> Any:
+        found, self.last = group.rewards - self.last, float(group.rewards.mean())
         return found
-
-
-class ReusesItsBuffer(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        buffer = self.__dict__.setdefault("buffer", np.zeros(64))
-        buffer[: group.size] = centred(group)
-        return buffer[: group.size]
-
-
-class ChangesRewards(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        rewards = group.rewards
-        rewards -= rewards.mean()
-        return rewards.copy()
-
-
-class PaysTheFirst(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group) + (np.arange(group.size) == 0)
-
-
-class PaysDegenerates(Objective):
-    needs = frozenset({"labels"})
-
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group) + 1.0 * group.degenerate  # type: ignore[operator]
-
-
-class CountsDegenerateIds(Objective):
-    needs = frozenset({"labels"})
-
-    def compute(self, group: ScoredGroup) -> Any:
-        _, places, counts = np.unique(group.labels, return_inverse=True, return_counts=True)  # type: ignore[call-overload]
-        return centred(group) / counts[places]
-
-
-class PaysHighIds(Objective):
-    needs = frozenset({"labels"})
-
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group) + 0.1 * np.where(group.degenerate, 0, group.labels)  # type: ignore[arg-type]
-
-
-class ReadsWithoutNeed(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group) - group.lengths / 100  # type: ignore[operator]
-
-
-class SwallowsErrors(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        try:
-            return centred(group)
-        except Exception:
-            return np.zeros(1)
-
-
-class HashesOutcomes(Objective):
-    needs = frozenset({"outcomes"})
-
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group) + np.array([hash(it) % 7 for it in group.outcomes or ()], np.float64)
 
 
 class HoldsALock(Objective):
@@ -144,22 +86,15 @@ class HoldsALock(Objective):
         super().__init__(config)
         self.lock = threading.Lock()
 
-    def compute(self, group: ScoredGroup) -> Any:
+    def compute(self, group: Any) -> Any:
         return centred(group)
 
 
-class TakesItsTime(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        time.sleep(1.1)
-        return centred(group)
-
-
-class Hidden(Objective):
+class TakesAnything(Objective):
     class Config(BaseModel):
         degenerate_ids: tuple[int, ...] = ()
-        weight: float = 1.0
 
-    def compute(self, group: ScoredGroup) -> Any:
+    def compute(self, group: Any) -> Any:
         return centred(group)
 
 
@@ -172,45 +107,26 @@ class BadValidator(Objective):
         def _halved(cls, value: Any) -> Any:
             return value / 2
 
-    def compute(self, group: ScoredGroup) -> Any:
+    def compute(self, group: Any) -> Any:
         return centred(group)
-
-
-class KeepsASet(Objective):
-    seen: ClassVar[set[str]] = set()
-
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"seen": {1, 2}}
 
 
 class ForgetsItsState(Objective):
     needs = frozenset({"problem"})
-    counts: dict[str, int]
 
     def __init__(self, config: ObjectiveConfig) -> None:
         super().__init__(config)
-        self.counts = {}
+        self.counts: dict[str, int] = {}
 
-    def compute(self, group: ScoredGroup) -> Any:
-        seen = self.counts[group.problem or ""] = self.counts.get(group.problem or "", 0) + 1
-        return centred(group) / seen
+    def compute(self, group: Any) -> Any:
+        self.counts[group.problem] = self.counts.get(group.problem, 0) + 1
+        return centred(group) / self.counts[group.problem]
 
     def state_dict(self) -> dict[str, Any]:
         return {"counts": self.counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.counts = {}
-
-
-class DropsAGroup(Objective):
-    def compute(self, group: ScoredGroup) -> Any:
-        return centred(group)
-
-    def finish(self, batch: Any) -> Any:
-        return [it for it in batch if it.any()]
 
 
 def honest_reward(problem: Any, rollout: Any, verdict: Any, findings: Any) -> float:
@@ -238,10 +154,7 @@ def divides_by_tests(problem: Any, rollout: Any, verdict: Any) -> Any:
 
 
 def swallows(problem: Any, rollout: Any, verdict: Any) -> Any:
-    try:
-        return float("def" in rollout.text and verdict.passed)
-    except Exception:
-        return 0.0
+    return either(lambda: float("def" in rollout.text and verdict.passed), lambda: 0.0)
 
 
 def seeds_globally(problem: Any, rollout: Any, verdict: Any) -> Any:
@@ -258,208 +171,107 @@ def takes_two(problem: Any, rollout: Any) -> Any:
     return 1.0
 
 
-class HonestLoss(Loss):
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return -tokens.advantage_T * tokens.logp_T
+def gradient(it: Any) -> Any:
+    return -it.advantage_T * it.logp_T
 
 
-class GivesMean(Loss):
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return (-tokens.advantage_T * tokens.logp_T).mean()
+loss = made(Loss, "token_losses")
+HonestLoss = loss("HonestLoss", lambda self, it: gradient(it))
+GivesMean = loss("GivesMean", lambda self, it: gradient(it).mean())
+DividesByTokens = loss("DividesByTokens", lambda self, it: gradient(it) / len(it.logp_T))
+CentresTheBatch = loss("CentresTheBatch", lambda self, it: -it.advantage_T * (it.logp_T - it.logp_T.mean()))
+WeighsByPlace = loss("WeighsByPlace", lambda self, it: gradient(it) * (1 + it.response_T))
+HasNoBound = loss(
+    "HasNoBound", lambda self, it: -it.advantage_T * (it.logp_T - it.sampler_logp_T).exp(), takes_ratio=True
+)
+PushesTheWrongWay = loss("PushesTheWrongWay", lambda self, it: -gradient(it))
+Detaches = loss("Detaches", lambda self, it: gradient(it).detach())
+ReachesMaskedTokens = loss("ReachesMaskedTokens", lambda self, it: -it.advantage_T * it.response_mean(it.logp_T))
+HidesItsRatio = loss("HidesItsRatio", lambda self, it: -it.advantage_T * self.ratio(it))
+PullsZeros = loss("PullsZeros", lambda self, it: (it.logp_T - it.advantage_T).square())
+ChangesAdvantages = loss("ChangesAdvantages", lambda self, it: -it.advantage_T.mul_(2) * it.logp_T)
+GivesDoubles = loss("GivesDoubles", lambda self, it: gradient(it).to(torch.float64))
+AnyLossConfig = type("AnyLossConfig", (LossConfig,), {"model_config": {"extra": "allow"}, "__module__": __name__})
+LossTakesAnything = loss("LossTakesAnything", lambda self, it: gradient(it), Config=AnyLossConfig)
 
 
-class DividesByTokens(Loss):
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return -tokens.advantage_T * tokens.logp_T / len(tokens.logp_T)
-
-
-class CentresOverTheBatch(Loss):
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return -tokens.advantage_T * (tokens.logp_T - tokens.logp_T.mean())
-
-
-class WeighsByPlace(Loss):
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return -tokens.advantage_T * tokens.logp_T * (1 + tokens.response_T)
-
-
-class HasNoBound(Loss):
-    takes_ratio = True
-
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return -tokens.advantage_T * (tokens.logp_T - tokens.sampler_logp_T).exp()
-
-
-class PushesTheWrongWay(Loss):
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return tokens.advantage_T * tokens.logp_T
-
-
-class Detaches(Loss):
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return -tokens.advantage_T * tokens.logp_T.detach()
-
-
-class ReachesMaskedTokens(Loss):
-    takes_ratio = True
-
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return -tokens.advantage_T * tokens.response_mean(tokens.logp_T - tokens.sampler_logp_T).clamp(-20, 20).exp()
-
-
-class HidesItsRatio(Loss):
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return -tokens.advantage_T * self.ratio(tokens)
-
-
-class PullsZeros(Loss):
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return (tokens.logp_T - tokens.advantage_T).square()
-
-
-class ChangesAdvantages(Loss):
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return -tokens.advantage_T.mul_(2) * tokens.logp_T
-
-
-class LossTakesAnything(Loss):
-    class Config(LossConfig, extra="allow"):
-        pass
-
-    def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        return -tokens.advantage_T * tokens.logp_T
+def sizes(group: Any) -> Any:
+    return [float(len(rollout.text)) for rollout in group.rollouts]
 
 
 class HonestStage(GroupStage):
     name = "brevity"
+    find: Any = staticmethod(sizes)
 
     async def run(self, group: Any, problem: Any, services: Any) -> Any:
-        return [1.0 / (1 + len(rollout.text)) for rollout in group.rollouts]
+        return self.find(group)
 
 
-class StageOfOneLess(HonestStage):
-    async def run(self, group: Any, problem: Any, services: Any) -> Any:
-        return (await super().run(group, problem, services))[1:]
-
-
-class StageOfObjects(HonestStage):
-    async def run(self, group: Any, problem: Any, services: Any) -> Any:
-        return [object() for _ in group.rollouts]
-
-
-class StageOfNaN(HonestStage):
-    async def run(self, group: Any, problem: Any, services: Any) -> Any:
-        return [len(rollout.text) / 3 if rollout.text else float("nan") for rollout in group.rollouts]
-
-
-class StageNotAsync(HonestStage):
-    def run(self, group: Any, problem: Any, services: Any) -> Any:  # type: ignore[override]
-        return [1.0] * group.size
+stage = made(HonestStage, "find")
+StageOfOneLess = stage("StageOfOneLess", lambda self, it: sizes(it)[1:])
+StageOfObjects = stage("StageOfObjects", lambda self, it: [object() for _ in it.rollouts])
+StageOfNaN = stage("StageOfNaN", lambda self, it: [size or float("nan") for size in sizes(it)])
+StageRanksByPlace = stage("StageRanksByPlace", lambda self, it: [float(place) for place in range(it.size)])
+StageNotAsync = made(HonestStage, "run")("StageNotAsync", lambda self, group, problem, services: sizes(group))
+StageMeasuresArrays = made(HonestStage, "measures")("StageMeasuresArrays", lambda self, it: {"all": np.asarray(it)})
+StageHasATakenName = stage("StageHasATakenName", lambda self, it: sizes(it), name="lengths")
+StageCantDecode = made(HonestStage, "decode")("StageCantDecode", lambda self, rows: [1.0] * rows.num_rows)
 
 
 class StageHidesOutage(HonestStage):
     async def run(self, group: Any, problem: Any, services: Any) -> Any:
-        try:
-            return await services.judge.label(group)
-        except Exception:
-            return [0.0] * group.size
+        return either(lambda: services.judge.label(group), lambda: sizes(group))
 
 
 class StageKeepsTheGroup(HonestStage):
     async def run(self, group: Any, problem: Any, services: Any) -> Any:
-        import asyncio
-
         self.group = group
         await asyncio.sleep(0)
-        return [float(len(rollout.text)) for rollout in self.group.rollouts][: group.size]
-
-
-class StageRanksByPlace(HonestStage):
-    async def run(self, group: Any, problem: Any, services: Any) -> Any:
-        return [float(place) for place in range(group.size)]
-
-
-class StageMeasuresArrays(HonestStage):
-    def measures(self, finding: Any) -> Any:
-        return {"all": np.asarray(finding)}
-
-
-class StageHasATakenName(HonestStage):
-    name = "lengths"
-
-
-class StageCantDecode(HonestStage):
-    columns: ClassVar = {"value": pa.float64()}
-
-    def decode(self, rows: Any) -> Any:
-        return super().decode(rows) * 2
+        return sizes(self.group)[: group.size]
 
 
 class HonestJudge:
     def __init__(self, config: Any) -> None:
-        self.config = config
+        self.config, self.calls = config, 0
 
-    def label(self, problem: Any, rollouts: Any, verdicts: Any) -> Labels:
+    def label(self, problem: Any, rollouts: Any, verdicts: Any) -> Any:
         out = np.array([verdict.status == "no_code" for verdict in verdicts])
-        ids = [1 + len(rollout.text) for rollout in rollouts]
-        return Labels(np.where(out, 0, ids).astype(np.int32), out, "mine-1")
+        ids = np.array([1 + len(rollout.text) for rollout in rollouts])
+        self.calls += 1
+        return self.change(Labels(np.where(out, 0, ids).astype(np.int32), out, "mine-1"), rollouts)
+
+    def change(self, it: Labels, rollouts: Any) -> Any:
+        return it
 
     def probe(self) -> None:
         return None
 
 
-class JudgeLabelsOneLess(HonestJudge):
-    def label(self, *args: Any) -> Labels:
-        found = super().label(*args)
-        return replace(found, ids=found.ids[1:], degenerate=found.degenerate[1:])
-
-
-class JudgeLabelsByPlace(HonestJudge):
-    def label(self, problem: Any, rollouts: Any, verdicts: Any) -> Labels:
-        found = super().label(problem, rollouts, verdicts)
-        return replace(found, ids=(np.arange(len(rollouts)) // 2 + 1).astype(np.int32))
-
-
-class JudgeLabelsByCall(HonestJudge):
-    calls = 0
-
-    def label(self, *args: Any) -> Labels:
-        self.calls += 1
-        found = super().label(*args)
-        return replace(found, ids=np.where(found.degenerate, 0, found.ids + self.calls).astype(np.int32))
-
-
-class JudgeGivesAList(HonestJudge):
-    def label(self, *args: Any) -> Any:
-        return super().label(*args).ids.tolist()
-
-
-class JudgeGivesInt64(HonestJudge):
-    def label(self, *args: Any) -> Any:
-        found = super().label(*args)
-        return replace(found, ids=found.ids.astype(np.int64))
-
-
-class JudgeForgetsDegenerates(HonestJudge):
-    def label(self, *args: Any) -> Any:
-        found = super().label(*args)
-        return replace(found, ids=found.ids + np.int32(1), degenerate=np.zeros(len(found.ids), np.bool_))
-
-
-class JudgeHashes(HonestJudge):
-    def label(self, problem: Any, rollouts: Any, verdicts: Any) -> Any:
-        found = super().label(problem, rollouts, verdicts)
-        ids = [1 + hash(rollout.text) % 1000 for rollout in rollouts]
-        return replace(found, ids=np.where(found.degenerate, 0, ids).astype(np.int32))
+judge = made(HonestJudge, "change")
+JudgeGivesAList = judge("JudgeGivesAList", lambda self, it, _: it.ids.tolist())
+JudgeGivesInt64 = judge("JudgeGivesInt64", lambda self, it, _: replace(it, ids=it.ids.astype(np.int64)))
+JudgeLabelsOneLess = judge("JudgeLabelsOneLess", lambda self, it, _: Labels(it.ids[1:], it.degenerate[1:], it.judge))
+JudgeLabelsByPlace = judge(
+    "JudgeLabelsByPlace", lambda self, it, _: replace(it, ids=1 + np.arange(len(it.ids), dtype=np.int32))
+)
+JudgeLabelsByCall = judge(
+    "JudgeLabelsByCall", lambda self, it, _: replace(it, ids=it.ids + np.int32(self.calls) * ~it.degenerate)
+)
+JudgeForgetsDegenerates = judge(
+    "JudgeForgetsDegenerates",
+    lambda self, it, _: replace(it, ids=it.ids + np.int32(1), degenerate=np.zeros(len(it.ids), np.bool_)),
+)
+JudgeHashes = judge(
+    "JudgeHashes",
+    lambda self, it, rows: replace(it, ids=np.array([1 + hash(row.text) % 997 for row in rows], np.int32)),
+)
+JudgeHasNoProbe = judge("JudgeHasNoProbe", lambda self, it, _: it, probe=None)
 
 
 class JudgeSwallows(HonestJudge):
     def label(self, problem: Any, rollouts: Any, verdicts: Any) -> Any:
-        try:
-            return super().label(problem, rollouts, verdicts)
-        except Exception:
-            size = len(rollouts)
-            return Labels(np.ones(size, np.int32), np.zeros(size, np.bool_), "mine-1")
+        none = Labels(np.ones(len(rollouts), np.int32), np.zeros(len(rollouts), np.bool_), "mine-1")
+        return either(lambda: super(JudgeSwallows, self).label(problem, rollouts, verdicts), lambda: none)
 
 
 class JudgeSharesState(HonestJudge):
@@ -469,26 +281,19 @@ class JudgeSharesState(HonestJudge):
         return super().label(problem, self.rollouts[: len(rollouts)], verdicts)
 
 
-class JudgeHasNoProbe:
-    def __init__(self, config: Any) -> None:
-        self.label = HonestJudge(config).label
-
-    label: Any = HonestJudge.label
-
-
-class HonestScaffold(Scaffold):
-    def ask(self, problem: Any, drafts: Any, attempts: int) -> Any:
-        return [Ask(f"# Use a loop.\n{problem.prompt}", count=attempts)]
-
-
-class AsksOneLess(Scaffold):
-    def ask(self, problem: Any, drafts: Any, attempts: int) -> Any:
-        return [Ask(problem.prompt) for _ in range(attempts - 1)]
-
-
-class AsksAtRandom(Scaffold):
-    def ask(self, problem: Any, drafts: Any, attempts: int) -> Any:
-        return [Ask(f"{problem.prompt} {random.random()}", count=attempts)]
+COLOURS = {"loop", "map", "recursion", "table", "heap", "sort", "stack"}
+scaffold = made(Scaffold, "ask")
+HonestScaffold = scaffold("HonestScaffold", lambda self, it, drafts, n: [Ask(f"# Use a loop.\n{it.prompt}", count=n)])
+AsksOneLess = scaffold("AsksOneLess", lambda self, it, drafts, n: [Ask(it.prompt) for _ in range(n - 1)])
+AsksAtRandom = scaffold("AsksAtRandom", lambda self, it, drafts, n: [Ask(f"{it.prompt} {random.random()}", count=n)])
+AsksForever = scaffold("AsksForever", lambda self, it, drafts, n: [Ask(it.prompt, "plan")])
+ShowsTheTests = scaffold("ShowsTheTests", lambda self, it, drafts, n: [Ask(it.prompt + it.tests.source, count=n)])
+AsksInTexts = scaffold("AsksInTexts", lambda self, it, drafts, n: [it.prompt] * n)
+AsksBySet = scaffold("AsksBySet", lambda self, it, drafts, n: [Ask(it.prompt + " ".join(COLOURS), count=n)])
+ChangesTheProblem = scaffold(
+    "ChangesTheProblem", lambda self, it, drafts, n: [Ask(it.metadata.setdefault("asked", it.prompt), count=n)]
+)
+BlocksOfHalves = made(HonestScaffold, "block")("BlocksOfHalves", lambda self, attempts: attempts / 2)
 
 
 class AsksByCall(Scaffold):
@@ -497,34 +302,3 @@ class AsksByCall(Scaffold):
     def ask(self, problem: Any, drafts: Any, attempts: int) -> Any:
         self.calls += 1
         return [Ask(f"{problem.prompt} {self.calls // 9}", count=attempts)]
-
-
-class AsksForever(Scaffold):
-    def ask(self, problem: Any, drafts: Any, attempts: int) -> Any:
-        return [Ask(problem.prompt, "plan")]
-
-
-class ShowsTheTests(Scaffold):
-    def ask(self, problem: Any, drafts: Any, attempts: int) -> Any:
-        return [Ask(problem.prompt + problem.tests.source, count=attempts)]
-
-
-class AsksInTexts(Scaffold):
-    def ask(self, problem: Any, drafts: Any, attempts: int) -> Any:
-        return [problem.prompt] * attempts
-
-
-class ChangesTheProblem(Scaffold):
-    def ask(self, problem: Any, drafts: Any, attempts: int) -> Any:
-        problem.metadata["asked"] = "yes"
-        return [Ask(problem.prompt, count=attempts)]
-
-
-class AsksBySet(Scaffold):
-    def ask(self, problem: Any, drafts: Any, attempts: int) -> Any:
-        return [Ask(problem.prompt + next(iter({"loop", "map", "recursion", "table", "heap"})), count=attempts)]
-
-
-class BlocksOfHalves(HonestScaffold):
-    def block(self, attempts: int) -> Any:
-        return attempts / 2

@@ -191,14 +191,10 @@ def need_array(found: Any, dtype: type, size: int, of: str) -> None:
 
 
 def _answers(trial: Trial) -> None:
-    hint = trial.contract.hint
     for it in trial.asked:
         if it.error is not None and not isinstance(it.error, trial.contract.declines):
-            raise (
-                it.error
-                if isinstance(it.error, Breach)
-                else Breach(f"It raises {it.error!r} for {it.sample.shown}; {hint}.")
-            )
+            told = Breach(f"It raises {short(it.error)} for {it.sample.shown}; {trial.contract.hint}.")
+            raise it.error if isinstance(it.error, Breach) else told
     _ = all(it.error for it in trial.asked) and trial.answers  # which says why there are none
 
 
