@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import threading
 import time
@@ -16,7 +15,7 @@ import torch
 from pydantic import BaseModel, field_validator
 
 from raypoly.algorithms.group_stage import GroupStage
-from raypoly.algorithms.losses import Loss, LossConfig
+from raypoly.algorithms.losses import Loss
 from raypoly.algorithms.objectives import Objective
 from raypoly.algorithms.objectives.objective import ObjectiveConfig
 from raypoly.core.values import Labels
@@ -73,21 +72,18 @@ DropsAGroup = objective(
 )
 
 
-class RemembersLastMean(Objective):
-    last = 0.0
-
-    def compute(self, group: Any) -> Any:
-        found, self.last = group.rewards - self.last, float(group.rewards.mean())
-        return found
-
-
-class HoldsALock(Objective):
-    def __init__(self, config: ObjectiveConfig) -> None:
-        super().__init__(config)
-        self.lock = threading.Lock()
-
-    def compute(self, group: Any) -> Any:
-        return centred(group)
+RemembersLastMean = objective(
+    "RemembersLastMean", lambda self, it: it.rewards - vars(self).setdefault("first", it.rewards.mean())
+)
+HoldsALock = objective(
+    "HoldsALock",
+    lambda self, it: centred(it),
+    __init__=lambda self, config: vars(self).update(config=config, lock=threading.Lock()),
+)
+MisnamesANeed = objective("MisnamesANeed", lambda self, it: centred(it), needs=frozenset({"label"}))
+RefusesSizesByValueError = objective(
+    "RefusesSizesByValueError", lambda self, it: centred(it), check=lambda self, n: int("two") if n < 2 else None
+)
 
 
 class TakesAnything(Objective):
@@ -129,46 +125,27 @@ class ForgetsItsState(Objective):
         self.counts = {}
 
 
+def reward(of: str, function: Any) -> Any:
+    function.__name__ = function.__qualname__ = of
+    return function
+
+
 def honest_reward(problem: Any, rollout: Any, verdict: Any, findings: Any) -> float:
     return float(verdict.passed) - 0.001 * len(rollout.text) + findings["brevity"]
-
-
-def gives_none(problem: Any, rollout: Any, verdict: Any) -> Any:
-    return 1.0 if verdict.passed else None
-
-
-def gives_array(problem: Any, rollout: Any, verdict: Any) -> Any:
-    return np.array([verdict.passed])
-
-
-def gives_infinity(problem: Any, rollout: Any, verdict: Any) -> Any:
-    return float("inf") if rollout.text == "" else 1.0
 
 
 async def gives_coroutine(problem: Any, rollout: Any, verdict: Any) -> Any:
     return 1.0
 
 
-def divides_by_tests(problem: Any, rollout: Any, verdict: Any) -> Any:
-    return verdict.tests_passed / verdict.tests_total
-
-
-def swallows(problem: Any, rollout: Any, verdict: Any) -> Any:
-    return either(lambda: float("def" in rollout.text and verdict.passed), lambda: 0.0)
-
-
-def seeds_globally(problem: Any, rollout: Any, verdict: Any) -> Any:
-    random.seed(0)
-    return random.random()
-
-
-def sets_variables(problem: Any, rollout: Any, verdict: Any) -> Any:
-    os.environ["SCORED"] = rollout.text[:3]
-    return 1.0
-
-
-def takes_two(problem: Any, rollout: Any) -> Any:
-    return 1.0
+gives_none = reward("gives_none", lambda problem, rollout, verdict: 1.0 if verdict.passed else None)
+gives_array = reward("gives_array", lambda problem, rollout, verdict: np.array([verdict.passed]))
+gives_infinity = reward("gives_infinity", lambda problem, rollout, verdict: 1.0 if rollout.text else float("inf"))
+divides_by_tests = reward("divides_by_tests", lambda problem, rollout, verdict: 1 / verdict.tests_total)
+swallows = reward("swallows", lambda problem, rollout, verdict: either(lambda: len(rollout.text) / 9, lambda: 0.0))
+seeds_globally = reward("seeds_globally", lambda problem, rollout, verdict: random.seed(0) or random.random())
+tells_the_time = reward("tells_the_time", lambda problem, rollout, verdict: time.time())
+takes_two = reward("takes_two", lambda problem, rollout: 1.0)
 
 
 def gradient(it: Any) -> Any:
@@ -190,9 +167,7 @@ ReachesMaskedTokens = loss("ReachesMaskedTokens", lambda self, it: -it.advantage
 HidesItsRatio = loss("HidesItsRatio", lambda self, it: -it.advantage_T * self.ratio(it))
 PullsZeros = loss("PullsZeros", lambda self, it: (it.logp_T - it.advantage_T).square())
 ChangesAdvantages = loss("ChangesAdvantages", lambda self, it: -it.advantage_T.mul_(2) * it.logp_T)
-GivesDoubles = loss("GivesDoubles", lambda self, it: gradient(it).to(torch.float64))
-AnyLossConfig = type("AnyLossConfig", (LossConfig,), {"model_config": {"extra": "allow"}, "__module__": __name__})
-LossTakesAnything = loss("LossTakesAnything", lambda self, it: gradient(it), Config=AnyLossConfig)
+DropsOut = loss("DropsOut", lambda self, it: torch.nn.functional.dropout(gradient(it), 0.5))
 
 
 def sizes(group: Any) -> Any:
@@ -214,7 +189,6 @@ StageOfNaN = stage("StageOfNaN", lambda self, it: [size or float("nan") for size
 StageRanksByPlace = stage("StageRanksByPlace", lambda self, it: [float(place) for place in range(it.size)])
 StageNotAsync = made(HonestStage, "run")("StageNotAsync", lambda self, group, problem, services: sizes(group))
 StageMeasuresArrays = made(HonestStage, "measures")("StageMeasuresArrays", lambda self, it: {"all": np.asarray(it)})
-StageHasATakenName = stage("StageHasATakenName", lambda self, it: sizes(it), name="lengths")
 StageCantDecode = made(HonestStage, "decode")("StageCantDecode", lambda self, rows: [1.0] * rows.num_rows)
 
 
@@ -249,7 +223,6 @@ class HonestJudge:
 
 judge = made(HonestJudge, "change")
 JudgeGivesAList = judge("JudgeGivesAList", lambda self, it, _: it.ids.tolist())
-JudgeGivesInt64 = judge("JudgeGivesInt64", lambda self, it, _: replace(it, ids=it.ids.astype(np.int64)))
 JudgeLabelsOneLess = judge("JudgeLabelsOneLess", lambda self, it, _: Labels(it.ids[1:], it.degenerate[1:], it.judge))
 JudgeLabelsByPlace = judge(
     "JudgeLabelsByPlace", lambda self, it, _: replace(it, ids=1 + np.arange(len(it.ids), dtype=np.int32))
@@ -288,11 +261,7 @@ AsksOneLess = scaffold("AsksOneLess", lambda self, it, drafts, n: [Ask(it.prompt
 AsksAtRandom = scaffold("AsksAtRandom", lambda self, it, drafts, n: [Ask(f"{it.prompt} {random.random()}", count=n)])
 AsksForever = scaffold("AsksForever", lambda self, it, drafts, n: [Ask(it.prompt, "plan")])
 ShowsTheTests = scaffold("ShowsTheTests", lambda self, it, drafts, n: [Ask(it.prompt + it.tests.source, count=n)])
-AsksInTexts = scaffold("AsksInTexts", lambda self, it, drafts, n: [it.prompt] * n)
 AsksBySet = scaffold("AsksBySet", lambda self, it, drafts, n: [Ask(it.prompt + " ".join(COLOURS), count=n)])
-ChangesTheProblem = scaffold(
-    "ChangesTheProblem", lambda self, it, drafts, n: [Ask(it.metadata.setdefault("asked", it.prompt), count=n)]
-)
 BlocksOfHalves = made(HonestScaffold, "block")("BlocksOfHalves", lambda self, attempts: attempts / 2)
 
 

@@ -1,11 +1,13 @@
 """Does a part keep its contract: an objective, reward, loss, group stage, judge or scaffold of yours?
 
-def test_mine() -> None:
-    check("my_module:MyObjective", set_size=4)          # AssertionError, with the table of what was tried
+    def test_mine() -> None:
+        check("my_module:MyObjective", set_size=4)          # AssertionError, with the table of what was tried
 
-@pytest.mark.parametrize("one", checks_of("my_module:MyObjective", set_size=4))
-def test_mine_one_by_one(one) -> None:
-    one()
+    @pytest.mark.parametrize("one", checks_of("my_module:MyObjective", set_size=4))
+    def test_mine_one_by_one(one) -> None:
+        one()
+
+`raypoly check` is the same as a command (docs/add-an-objective.md).
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 from unittest import SkipTest
 
@@ -23,16 +24,18 @@ from rich.table import Table
 
 from raypoly.core.errors import MissingKey, MissingPackage, UsageError
 from raypoly.core.plugins import load_plugin
-from raypoly.integrations.contract_checks.contract import CHECKS, Breach, Check, Contract, Trial, Untried, short
+from raypoly.integrations.contract_checks.contract import (
+    CHECKS,
+    KINDS,
+    Breach,
+    Check,
+    Trial,
+    Untried,
+    contract_of,
+    short,
+)
 
-KINDS: Mapping[str, str] = {
-    "objective": f"{__name__}.estimator_contracts:ObjectiveContract",
-    "reward": f"{__name__}.estimator_contracts:RewardContract",
-    "loss": f"{__name__}.estimator_contracts:LossContract",
-    "stage": f"{__name__}.group_contracts:StageContract",
-    "judge": f"{__name__}.group_contracts:JudgeContract",
-    "scaffold": f"{__name__}.group_contracts:ScaffoldContract",
-}
+__all__ = ["KINDS", "Report", "check", "checks_of", "contract_of", "report"]
 
 
 class Result(NamedTuple):
@@ -49,7 +52,7 @@ class Report(NamedTuple):
 
     @property
     def breaches(self) -> Sequence[str]:
-        return [it.said for it in self.results if it.state == "broken"]
+        return list(dict.fromkeys(it.said for it in self.results if it.state == "broken"))
 
     def print_to(self, console: Console) -> None:
         """A table of what was tried, and a sentence for each breach."""
@@ -87,13 +90,6 @@ def report(thing: Any, kind: str | None, params: Mapping[str, Any]) -> Report:
     return Report(f"{trial.contract.kind} {name}", [_result(trial, each) for each in (*CHECKS, *trial.contract.own)])
 
 
-@cache
-def contract_of(kind: str) -> Contract:
-    """Raises `UsageError` for an unknown kind."""
-    made: Contract = load_plugin(kind, KINDS, "--as")()
-    return made
-
-
 def _one(trial: Trial, each: Check) -> Callable[[], None]:
     def run() -> None:
         result = _result(trial, each)
@@ -113,7 +109,7 @@ def _result(trial: Trial, each: Check) -> Result:
     except Breach as error:
         return Result(each.name, "broken", str(error))
     except Exception as error:  # noqa: BLE001 - what a part raises where it may not is its breach
-        return Result(each.name, "broken", f"It raises {short(error)} when asked whether {each.name}.")
+        return Result(each.name, "broken", f"It raises {short(error)}; mend it.")
     return Result(each.name, "holds")
 
 
@@ -139,8 +135,11 @@ def _trial(thing: Any, kind: str | None, params: Mapping[str, Any]) -> Trial:
         trial.make()
     except ModuleNotFoundError as error:
         raise MissingPackage.of(error) or error from error
-    except (MissingKey, Breach):
-        return trial  # the checks say what is missing
+    except UsageError as error:
+        if not isinstance(error, MissingKey):
+            raise
+    except Exception:  # noqa: BLE001 - the checks meet it again, and say it
+        return trial
     return trial
 
 

@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,7 +22,16 @@ from raypoly.core.errors import UsageError
 from raypoly.core.plugins import recipe_parts
 from raypoly.core.values import Problem, Rollout, Verdict
 from raypoly.integrations.contract_checks import contract as trials
-from raypoly.integrations.contract_checks.contract import Check, Contract, Fault, Sample, Trial, need, need_array, same
+from raypoly.integrations.contract_checks.contract import (
+    Check,
+    Contract,
+    Fault,
+    MadeInput,
+    Trial,
+    need,
+    need_array,
+    same,
+)
 from raypoly.integrations.contract_checks.made_groups import PROGRAMS, made_group, made_problems, taken_sizes, turned
 from raypoly.verifier.rewards import reads_findings
 
@@ -56,13 +66,13 @@ class RewardContract(Contract):
             raise UsageError(f"A reward function takes no parameters, and {', '.join(params)} is given.")
         return thing
 
-    def samples(self, part: Any) -> Iterator[Sample]:
+    def samples(self, part: Any) -> Iterator[MadeInput]:
         for start, (program, status, _) in enumerate(PROGRAMS):
             group = made_group(1, start)
             for verdict in (group.findings["score"][0], Verdict(status, 0, 0, 0.1)):
                 tests = f"{verdict.tests_passed} of {verdict.tests_total} tests"
                 args = made_problems()[start % 2], group.rollouts[0], verdict
-                yield Sample(f"the verdict {status!r} with {tests} on {program[:30]!r}", args)
+                yield MadeInput(f"the verdict {status!r} with {tests} on {program[:30]!r}", args)
 
     def answer(self, part: Any, problem: Problem, rollout: Rollout, verdict: Verdict) -> Any:
         if "solution_str" in inspect.signature(part).parameters:  # verl's
@@ -90,7 +100,7 @@ class ObjectiveContract(Contract):
     def is_one(self, thing: Any) -> bool:
         return isinstance(thing, type) and issubclass(thing, Objective)
 
-    def samples(self, part: Objective) -> Iterator[Sample]:
+    def samples(self, part: Objective) -> Iterator[MadeInput]:
         for size in taken_sizes(part.check):
             graded = np.random.default_rng(7).normal(size=size).round(2) * 10
             for rewards in ((np.arange(size) % 3 == 0) * 1.0, np.zeros(size), np.ones(size), graded):
@@ -98,7 +108,7 @@ class ObjectiveContract(Contract):
                     group = _scored(part, rewards, np.arange(size)[::-1] < none)
                     shown = {n: getattr(group, n) for n in ("rewards", "labels", "degenerate", "lengths")}
                     texts = [f"{n}={value.tolist()}" for n, value in shown.items() if value is not None]
-                    yield Sample(", ".join(texts), (group,))
+                    yield MadeInput(", ".join(texts), (group,))
 
     def answer(self, part: Any, group: ScoredGroup) -> Any:
         found = {"advantages": part.compute(group)}
@@ -172,6 +182,10 @@ def _strategies_have_no_names(trial: Trial) -> None:
 def _declares(trial: Trial) -> None:
     part = trial.make()
     need(isinstance(part.needs, frozenset), f"needs={part.needs!r} has to be a frozenset of texts")
+    names = [spec.name for spec in fields(ScoredGroup)]
+    for name in part.needs - {*names, *recipe_parts("stages.own")}:
+        near = get_close_matches(name, names, n=1, cutoff=0.8)
+        need(not near, f"needs names {name!r}, which would be a stage: {''.join(near)!r} is a field of the group")
     for size in taken_sizes(part.check):
         need(0 < part.scale(size) < math.inf, f"scale({size}) has to be a finite number above 0", part.scale(size))
     for it in trial.answers:
@@ -227,20 +241,22 @@ class LossContract(Contract):
     def is_one(self, thing: Any) -> bool:
         return isinstance(thing, type) and issubclass(thing, Loss)
 
-    def samples(self, part: Loss) -> Iterator[Sample]:
+    def samples(self, part: Loss) -> Iterator[MadeInput]:
         for lengths, gap in (([1], 0.0), ([3], 0.0), ([2, 1, 4], 0.0), ([3, 5, 1, 4], 0.3), ([4, 2], 100.0)):
-            yield Sample(f"responses of {lengths} tokens, log-ratios up to {gap:g}", (_tokens(part, lengths, gap),))
+            yield MadeInput(f"responses of {lengths} tokens, log-ratios up to {gap:g}", (_tokens(part, lengths, gap),))
 
     def answer(self, part: Loss, tokens: Tokens) -> Any:
         import torch
 
-        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # of the head's first weights
+        with torch.enable_grad():
             given = replace(tokens, logp_T=tokens.logp_T.clone().requires_grad_())
             if "entropy" in part.needs:
                 given = replace(given, entropy_T=tokens.entropy_T.clone().requires_grad_())
-            if given.prompt_hidden_SH is not None and (head := part.head(given.prompt_hidden_SH.shape[1])):
-                given = replace(given, head_S=head(given.prompt_hidden_SH))
+            if given.prompt_hidden_SH is not None:
+                with torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(0)
+                    head = part.head(given.prompt_hidden_SH.shape[1])
+                given = replace(given, head_S=None if head is None else head(given.prompt_hidden_SH))
             own_T, total_T, bounds = part.token_losses(given), part.total(given), part.clipped(given)
             if getattr(total_T, "requires_grad", False):
                 total_T.sum().backward()  # type: ignore[no-untyped-call]

@@ -26,7 +26,7 @@ from raypoly.integrations.contract_checks.contract import (
     Check,
     Contract,
     Fault,
-    Sample,
+    MadeInput,
     Trial,
     need,
     need_array,
@@ -54,10 +54,10 @@ class StageContract(Contract):
         need(re.fullmatch(r"[a-z][a-z0-9_]{0,59}", name), f"name={name!r} is none: lower-case letters, digits and _")
         return thing(Config.model_validate({"stages": {name: dict(params)}}), objectives.build("grpo"))
 
-    def samples(self, part: Any) -> Iterator[Sample]:
+    def samples(self, part: Any) -> Iterator[MadeInput]:
         for shown, group in made.made_groups():
             read = {name: np.full(group.size, 0.5) for name in part.after if name not in group.findings}
-            yield Sample(shown, (group.with_findings(**read), made.made_problems()[0]))
+            yield MadeInput(shown, (group.with_findings(**read), made.made_problems()[0]))
 
     def answer(self, part: Any, group: Group, problem: Problem, services: Any = None) -> Any:
         try:
@@ -148,9 +148,9 @@ class JudgeContract(Contract):
     def build(self, thing: Any, params: Mapping[str, Any]) -> Any:
         return thing(parse_parameters(JudgeConfig, params, "judge", thing.__name__))
 
-    def samples(self, part: Any) -> Iterator[Sample]:
+    def samples(self, part: Any) -> Iterator[MadeInput]:
         for shown, group in made.made_groups():
-            yield Sample(shown, (made.made_problems()[0], group.rollouts, group.verdicts))
+            yield MadeInput(shown, (made.made_problems()[0], group.rollouts, group.verdicts))
 
     def answer(self, part: Any, *args: Any) -> Any:
         return part.label(*args)
@@ -184,9 +184,10 @@ class JudgeContract(Contract):
 def _works_in_threads(trial: Trial) -> None:
     part, asked = trial.make(), [*trial.answers] * 3
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda it: trial.contract.answer(part, *it.sample.args), asked))
-    for it, value in zip(asked, found, strict=True):
-        need(same(it.plain, value), f"Asked by four threads at once it errs, for {it.sample.shown}", value, it.value)
+        found = list(pool.map(lambda it: trial.ask(part, it.sample), asked))
+    for it, again in zip(asked, found, strict=True):
+        got = again.error or again.value
+        need(same(it.plain, got), f"Asked by four threads at once it errs, for {it.sample.shown}", got, it.value)
 
 
 def _is_probed(trial: Trial) -> None:
@@ -215,10 +216,10 @@ class ScaffoldContract(Contract):
     def is_one(self, thing: Any) -> bool:
         return isinstance(thing, type) and issubclass(thing, Scaffold)
 
-    def samples(self, part: Scaffold) -> Iterator[Sample]:
+    def samples(self, part: Scaffold) -> Iterator[MadeInput]:
         for attempts in made.taken_sizes(part.check):
             for problem in (part.own_problems() or made.made_problems())[:2]:
-                yield Sample(f"{attempts} attempts at {problem.id}", (problem, attempts))
+                yield MadeInput(f"{attempts} attempts at {problem.id}", (problem, attempts))
 
     def answer(self, part: Scaffold, problem: Problem, attempts: int) -> Any:
         """The asks of each round; drafts are made."""
