@@ -43,7 +43,9 @@ HonestObjective = objective("HonestObjective", lambda self, it: centred(it) - 0.
 GivesList = objective("GivesList", lambda self, it: centred(it).tolist())
 GivesFloat32 = objective("GivesFloat32", lambda self, it: centred(it).astype(np.float32))
 GivesOneLess = objective("GivesOneLess", lambda self, it: centred(it)[1:])
-DividesByZero = objective("DividesByZero", lambda self, it: centred(it) / np.float64(it.rewards.std()))
+DividesByZero = objective(
+    "DividesByZero", lambda self, it: centred(it) * (1 / it.rewards.std() if np.ptp(it.rewards) else np.nan)
+)
 DrawsGlobally = objective("DrawsGlobally", lambda self, it: centred(it) + np.random.normal(size=it.size))
 CALLS: list[float] = []
 CountsCalls = objective("CountsCalls", lambda self, it: centred(it) / (CALLS.append(0) or len(CALLS)))  # type: ignore[func-returns-value]

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import copy
 import importlib
+import json
 import math
 import os
 import pickle
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
-from multiprocessing import get_context
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -51,7 +51,7 @@ class Check(NamedTuple):
     run: Callable[[Trial], None]
 
 
-class MadeInput(NamedTuple):
+class Input(NamedTuple):
     shown: str
     """The input, for people."""
     args: tuple[Any, ...]
@@ -59,7 +59,7 @@ class MadeInput(NamedTuple):
 
 
 class TrialAnswer(NamedTuple):
-    sample: MadeInput
+    sample: Input
     value: Any
     plain: Any
     """`plain_of` the value as it was given."""
@@ -109,7 +109,7 @@ class Contract(Protocol):
     own: ClassVar[Sequence[Check]] = ()
 
     def is_one(self, thing: Any) -> bool: ...
-    def samples(self, part: Any) -> Iterator[MadeInput]: ...
+    def samples(self, part: Any) -> Iterator[Input]: ...
     def answer(self, part: Any, *args: Any) -> Any: ...
     def right(self, value: Any, *args: Any) -> None: ...
     def faulty(self, fault: Fault, *args: Any) -> Iterator[tuple[str, tuple[Any, ...]]]: ...
@@ -135,7 +135,7 @@ class Trial:
     def make(self, **more: Any) -> Any:
         return self.contract.build(self.thing, {**self.params, **more})
 
-    def ask(self, part: Any, sample: MadeInput, seed: int = 0) -> TrialAnswer:
+    def ask(self, part: Any, sample: Input, seed: int = 0) -> TrialAnswer:
         """The answer to a copy of the sample, with global random numbers from `seed`."""
         given, value, error = copy.deepcopy(sample.args), None, None
         random.seed(seed)
@@ -182,7 +182,7 @@ class Trial:
         need(any(changed for _, changed in pairs), "no answered sample is of this kind", error=Untried)
         for it, changed in pairs:
             if changed is not None:
-                again = self.ask(self.make(), MadeInput("", changed[0]))
+                again = self.ask(self.make(), Input("", changed[0]))
                 got, right = again.error or by(again.value), by(changed[1])
                 need(same(right, got, 1e-5), f"{said}: {it.sample.shown}", got, right)
 
@@ -198,6 +198,17 @@ def need_array(found: Any, dtype: type, size: int, of: str) -> None:
     said = f"{of} has to be a numpy array, {np.dtype(dtype)} [{size}]"
     need(isinstance(found, np.ndarray) and found.dtype == dtype and found.shape == (size,), said, found)
     need(np.all(np.isfinite(found)), f"{of} has to be finite", found)
+
+
+def need_json(value: Any, of: str) -> Any:
+    """The value as it comes back from JSON, which has to be the same."""
+    said, kept = f"{of} has to be JSON values, with texts as keys and finite numbers", None
+    try:
+        kept = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        need(False, f"{said}: {error}")
+    need(same(value, kept), said, value)
+    return kept
 
 
 def _answers(trial: Trial) -> None:
@@ -277,8 +288,7 @@ def _travels(trial: Trial) -> None:
     made_of = (trial.thing, trial.params) if part is None else (None, {})
     samples = [it.sample.args for it in trial.answers]
     try:
-        content = _pickler().dumps((trial.contract.kind, part, *made_of, samples))
-        found = _other_process().submit(_answers_here, content).result(120)
+        found = _answers_elsewhere(_pickler().dumps((trial.contract.kind, part, *made_of, samples)))
     except Exception as error:
         raise Breach(f"It can't go to another process ({error!r}): keep locks and open things out of it.") from error
     for it, got in zip(trial.answers, found, strict=True):
@@ -316,20 +326,44 @@ def _pickler() -> Any:
 
 
 @cache
-def _other_process() -> Executor:
-    """With another seed of hashes, and so another order of sets."""
-    was = os.environ.get("PYTHONHASHSEED")
-    os.environ["PYTHONHASHSEED"] = "12345"
-    pool = ProcessPoolExecutor(1, get_context("spawn"))
-    pool.submit(os.getpid).result(120)
-    os.environ.pop("PYTHONHASHSEED") if was is None else os.environ.update(PYTHONHASHSEED=was)
-    return pool
+def _other_process() -> subprocess.Popen[bytes]:
+    """With another seed of hashes, and so another order of sets. It ends as its input does."""
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path)
+    environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": path}
+    command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
 
-def _answers_here(content: bytes) -> Sequence[Any]:
-    kind, part, thing, params, samples = pickle.loads(content)
-    part = contract_of(kind).build(thing, params) if part is None else part
-    return [plain_of(contract_of(kind).answer(part, *args)) for args in samples]
+def _answers_elsewhere(content: bytes) -> Sequence[Any]:
+    process = _other_process()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        pickle.dump((sys.path, content), process.stdin)
+        process.stdin.flush()
+        found, why = pickle.load(process.stdout)
+    except (EOFError, OSError):
+        _other_process.cache_clear()
+        raise
+    if why:
+        raise RuntimeError(why)
+    return list(found)
+
+
+def serve() -> None:
+    """Answer until the input ends. What parts print goes to standard error."""
+    with os.fdopen(os.dup(1), "wb") as out, suppress(EOFError):
+        os.dup2(2, 1)
+        while True:
+            sys.path[:], content = pickle.load(sys.stdin.buffer)
+            try:
+                kind, part, thing, params, samples = pickle.loads(content)
+                part = contract_of(kind).build(thing, params) if part is None else part
+                found = [plain_of(contract_of(kind).answer(part, *args)) for args in samples], ""
+            except Exception as error:  # noqa: BLE001 - the other side says what it was
+                found = [], repr(error)
+            pickle.dump(found, out)
+            out.flush()
 
 
 def _process_state() -> Mapping[str, Any]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,21 +21,9 @@ from raypoly.core.errors import UsageError
 from raypoly.core.plugins import recipe_parts
 from raypoly.core.values import Problem, Rollout, Verdict
 from raypoly.integrations.contract_checks import contract as trials
-from raypoly.integrations.contract_checks.contract import (
-    Check,
-    Contract,
-    Fault,
-    MadeInput,
-    Trial,
-    need,
-    need_array,
-    same,
-)
+from raypoly.integrations.contract_checks.contract import Check, Contract, Fault, Input, Trial, need, need_json, same
 from raypoly.integrations.contract_checks.made_groups import PROGRAMS, made_group, made_problems, taken_sizes, turned
 from raypoly.verifier.rewards import reads_findings
-
-if TYPE_CHECKING:
-    pass
 
 
 class AnyFinding(np.ndarray[Any, Any]):
@@ -66,13 +53,13 @@ class RewardContract(Contract):
             raise UsageError(f"A reward function takes no parameters, and {', '.join(params)} is given.")
         return thing
 
-    def samples(self, part: Any) -> Iterator[MadeInput]:
+    def samples(self, part: Any) -> Iterator[Input]:
         for start, (program, status, _) in enumerate(PROGRAMS):
             group = made_group(1, start)
             for verdict in (group.findings["score"][0], Verdict(status, 0, 0, 0.1)):
                 tests = f"{verdict.tests_passed} of {verdict.tests_total} tests"
                 args = made_problems()[start % 2], group.rollouts[0], verdict
-                yield MadeInput(f"the verdict {status!r} with {tests} on {program[:30]!r}", args)
+                yield Input(f"the verdict {status!r} with {tests} on {program[:30]!r}", args)
 
     def answer(self, part: Any, problem: Problem, rollout: Rollout, verdict: Verdict) -> Any:
         if "solution_str" in inspect.signature(part).parameters:  # verl's
@@ -100,7 +87,7 @@ class ObjectiveContract(Contract):
     def is_one(self, thing: Any) -> bool:
         return isinstance(thing, type) and issubclass(thing, Objective)
 
-    def samples(self, part: Objective) -> Iterator[MadeInput]:
+    def samples(self, part: Objective) -> Iterator[Input]:
         for size in taken_sizes(part.check):
             graded = np.random.default_rng(7).normal(size=size).round(2) * 10
             for rewards in ((np.arange(size) % 3 == 0) * 1.0, np.zeros(size), np.ones(size), graded):
@@ -108,7 +95,7 @@ class ObjectiveContract(Contract):
                     group = _scored(part, rewards, np.arange(size)[::-1] < none)
                     shown = {n: getattr(group, n) for n in ("rewards", "labels", "degenerate", "lengths")}
                     texts = [f"{n}={value.tolist()}" for n, value in shown.items() if value is not None]
-                    yield MadeInput(", ".join(texts), (group,))
+                    yield Input(", ".join(texts), (group,))
 
     def answer(self, part: Any, group: ScoredGroup) -> Any:
         found = {"advantages": part.compute(group)}
@@ -116,9 +103,9 @@ class ObjectiveContract(Contract):
         return found if drafts is None else {**found, "drafts": drafts}
 
     def right(self, value: Any, group: ScoredGroup) -> None:
-        need_array(value["advantages"], np.float64, group.size, "What compute() gives")
+        trials.need_array(value["advantages"], np.float64, group.size, "What compute() gives")
         if "drafts" in value:
-            need_array(value["drafts"], np.float64, len(group.drafts), "What compute_drafts() gives")
+            trials.need_array(value["drafts"], np.float64, len(group.drafts), "What compute_drafts() gives")
 
     def faulty(self, fault: Fault, group: ScoredGroup) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield "the group", (fault,)
@@ -201,12 +188,8 @@ def _remembers(trial: Trial) -> None:
     for it in trial.answers:
         trial.contract.answer(part, *it.sample.args)
     state = part.state_dict()
-    try:
-        kept = json.loads(json.dumps(state, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        return need(False, f"state_dict() has to be JSON values, as checkpoints keep it: {error}")
+    kept = need_json(state, "What state_dict() gives, and checkpoints keep,")
     need(not (state and empty), "state_dict() is empty before the first group and not after: give all keys at once")
-    need(same(state, kept), "state_dict() comes back from JSON as another value", kept, state)
     fresh.load_state_dict(kept)
     for it in trial.answers if state else ():
         was, now = (trial.contract.answer(each, *it.sample.args) for each in (part, fresh))
@@ -221,7 +204,7 @@ def _finishes(trial: Trial) -> None:
         found, again = trial.make().finish(batch), trial.make().finish(back)
         need(len(found) == len(batch), f"finish() has to give advantages of all {len(batch)} groups", found)
         for advantages, place in zip(found, places, strict=True):
-            need_array(advantages, np.float64, len(rows[place]), "What finish() gives")
+            trials.need_array(advantages, np.float64, len(rows[place]), "What finish() gives")
         need(same(batch, [rows[i] for i in places]), "finish() changes the batch, where it may only change a copy")
         need(same(found[::-1], again, 1e-6), "finish() depends on the order of a step's groups", again, found[::-1])
 
@@ -241,9 +224,9 @@ class LossContract(Contract):
     def is_one(self, thing: Any) -> bool:
         return isinstance(thing, type) and issubclass(thing, Loss)
 
-    def samples(self, part: Loss) -> Iterator[MadeInput]:
+    def samples(self, part: Loss) -> Iterator[Input]:
         for lengths, gap in (([1], 0.0), ([3], 0.0), ([2, 1, 4], 0.0), ([3, 5, 1, 4], 0.3), ([4, 2], 100.0)):
-            yield MadeInput(f"responses of {lengths} tokens, log-ratios up to {gap:g}", (_tokens(part, lengths, gap),))
+            yield Input(f"responses of {lengths} tokens, log-ratios up to {gap:g}", (_tokens(part, lengths, gap),))
 
     def answer(self, part: Loss, tokens: Tokens) -> Any:
         import torch
@@ -268,7 +251,7 @@ class LossContract(Contract):
         need(value["gradient"] is not None, "No gradient reaches tokens.logp_T: don't detach it")
         for name, found in value.items():
             dtype, what = (np.bool_, "") if name in ("low", "high") else (np.float32, " (neither sum nor mean)")
-            need_array(found, dtype, len(tokens.logp_T), f"{name}{what}")
+            trials.need_array(found, dtype, len(tokens.logp_T), f"{name}{what}")
 
     def faulty(self, fault: Any, tokens: Tokens) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield "the advantages", (replace(tokens, advantage_T=fault),)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,18 +19,9 @@ from raypoly.core.config import Config, JudgeConfig
 from raypoly.core.errors import Away, Infra, JudgeUnavailable, MissingKey, Unknown, UsageError
 from raypoly.core.plugins import parse_parameters, recipe_parts
 from raypoly.core.values import Draft, Group, Labels, Problem
+from raypoly.integrations.contract_checks import contract as trials
 from raypoly.integrations.contract_checks import made_groups as made
-from raypoly.integrations.contract_checks.contract import (
-    Breach,
-    Check,
-    Contract,
-    Fault,
-    MadeInput,
-    Trial,
-    need,
-    need_array,
-    same,
-)
+from raypoly.integrations.contract_checks.contract import Check, Contract, Fault, Input, Trial, need, need_json, same
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
@@ -54,10 +44,10 @@ class StageContract(Contract):
         need(re.fullmatch(r"[a-z][a-z0-9_]{0,59}", name), f"name={name!r} is none: lower-case letters, digits and _")
         return thing(Config.model_validate({"stages": {name: dict(params)}}), objectives.build("grpo"))
 
-    def samples(self, part: Any) -> Iterator[MadeInput]:
+    def samples(self, part: Any) -> Iterator[Input]:
         for shown, group in made.made_groups():
             read = {name: np.full(group.size, 0.5) for name in part.after if name not in group.findings}
-            yield MadeInput(shown, (group.with_findings(**read), made.made_problems()[0]))
+            yield Input(shown, (group.with_findings(**read), made.made_problems()[0]))
 
     def answer(self, part: Any, group: Group, problem: Problem, services: Any = None) -> Any:
         try:
@@ -112,10 +102,7 @@ def _is_kept(trial: Trial) -> None:
         finding = stage.decode(pa.ipc.open_stream(sink.getvalue()).read_next_batch())
         again, numbers = stage.encode(finding, it.value.num_rows), dict(stage.measures(finding))
         need(same(again, it.plain), f"decode() does not undo encode(), for {it.sample.shown}", again, it.value)
-        try:
-            json.dumps(numbers, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            need(False, f"measures() has to give finite numbers, which are kept as JSON ({error})", numbers)
+        need_json(numbers, "What measures() gives")
 
 
 def _works_together(trial: Trial) -> None:
@@ -148,9 +135,9 @@ class JudgeContract(Contract):
     def build(self, thing: Any, params: Mapping[str, Any]) -> Any:
         return thing(parse_parameters(JudgeConfig, params, "judge", thing.__name__))
 
-    def samples(self, part: Any) -> Iterator[MadeInput]:
+    def samples(self, part: Any) -> Iterator[Input]:
         for shown, group in made.made_groups():
-            yield MadeInput(shown, (made.made_problems()[0], group.rollouts, group.verdicts))
+            yield Input(shown, (made.made_problems()[0], group.rollouts, group.verdicts))
 
     def answer(self, part: Any, *args: Any) -> Any:
         return part.label(*args)
@@ -158,8 +145,8 @@ class JudgeContract(Contract):
     def right(self, value: Any, problem: Problem, rollouts: Any, verdicts: Any) -> None:
         need(isinstance(value, Labels), "label() has to give Labels", value)
         need(isinstance(value.judge, str) and value.judge, "Labels.judge has to be its name and version", value.judge)
-        need_array(value.ids, np.int32, len(rollouts), "Labels.ids")
-        need_array(value.degenerate, np.bool_, len(rollouts), "Labels.degenerate")
+        trials.need_array(value.ids, np.int32, len(rollouts), "Labels.ids")
+        trials.need_array(value.degenerate, np.bool_, len(rollouts), "Labels.degenerate")
         need(value.known, "An attempt has no id of 1 or more: raise JudgeRefused where it can't be labelled", value.ids)
         texts = [rollout.text for rollout in rollouts]
         for text, strategy in zip(texts, value.strategies, strict=True):
@@ -216,10 +203,10 @@ class ScaffoldContract(Contract):
     def is_one(self, thing: Any) -> bool:
         return isinstance(thing, type) and issubclass(thing, Scaffold)
 
-    def samples(self, part: Scaffold) -> Iterator[MadeInput]:
+    def samples(self, part: Scaffold) -> Iterator[Input]:
         for attempts in made.taken_sizes(part.check):
             for problem in (part.own_problems() or made.made_problems())[:2]:
-                yield MadeInput(f"{attempts} attempts at {problem.id}", (problem, attempts))
+                yield Input(f"{attempts} attempts at {problem.id}", (problem, attempts))
 
     def answer(self, part: Scaffold, problem: Problem, attempts: int) -> Any:
         """The asks of each round; drafts are made."""
@@ -246,7 +233,7 @@ def _asked(part: Scaffold, problem: Problem, drafts: tuple[Draft, ...], attempts
     try:
         again = checked_asks(part, problem, drafts, attempts)
     except UsageError as error:
-        raise Breach(str(error)) from error
+        need(False, str(error))
     need(tuple(first) == again, "ask() gives other asks for the same problem and drafts", again, first)
     need(part.samples or all(ask.text is not None for ask in again), "samples=False, and an ask has no text")
     return again
