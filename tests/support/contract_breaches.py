@@ -82,10 +82,6 @@ HoldsALock = objective(
     lambda self, it: centred(it),
     __init__=lambda self, config: vars(self).update(config=config, lock=threading.Lock()),
 )
-MisnamesANeed = objective("MisnamesANeed", lambda self, it: centred(it), needs=frozenset({"label"}))
-RefusesSizesByValueError = objective(
-    "RefusesSizesByValueError", lambda self, it: centred(it), check=lambda self, n: int("two") if n < 2 else None
-)
 
 
 class TakesAnything(Objective):
@@ -145,8 +141,6 @@ gives_array = reward("gives_array", lambda problem, rollout, verdict: np.array([
 gives_infinity = reward("gives_infinity", lambda problem, rollout, verdict: 1.0 if rollout.text else float("inf"))
 divides_by_tests = reward("divides_by_tests", lambda problem, rollout, verdict: 1 / verdict.tests_total)
 swallows = reward("swallows", lambda problem, rollout, verdict: either(lambda: len(rollout.text) / 9, lambda: 0.0))
-seeds_globally = reward("seeds_globally", lambda problem, rollout, verdict: random.seed(0) or random.random())
-tells_the_time = reward("tells_the_time", lambda problem, rollout, verdict: time.time())
 takes_two = reward("takes_two", lambda problem, rollout: 1.0)
 
 
@@ -157,7 +151,6 @@ def gradient(it: Any) -> Any:
 loss = made(Loss, "token_losses")
 HonestLoss = loss("HonestLoss", lambda self, it: gradient(it))
 GivesMean = loss("GivesMean", lambda self, it: gradient(it).mean())
-DividesByTokens = loss("DividesByTokens", lambda self, it: gradient(it) / len(it.logp_T))
 CentresTheBatch = loss("CentresTheBatch", lambda self, it: -it.advantage_T * (it.logp_T - it.logp_T.mean()))
 WeighsByPlace = loss("WeighsByPlace", lambda self, it: gradient(it) * (1 + it.response_T))
 HasNoBound = loss(
@@ -167,7 +160,6 @@ PushesTheWrongWay = loss("PushesTheWrongWay", lambda self, it: -gradient(it))
 Detaches = loss("Detaches", lambda self, it: gradient(it).detach())
 ReachesMaskedTokens = loss("ReachesMaskedTokens", lambda self, it: -it.advantage_T * it.response_mean(it.logp_T))
 HidesItsRatio = loss("HidesItsRatio", lambda self, it: -it.advantage_T * self.ratio(it))
-PullsZeros = loss("PullsZeros", lambda self, it: (it.logp_T - it.advantage_T).square())
 ChangesAdvantages = loss("ChangesAdvantages", lambda self, it: -it.advantage_T.mul_(2) * it.logp_T)
 DropsOut = loss("DropsOut", lambda self, it: torch.nn.functional.dropout(gradient(it), 0.5))
 
@@ -190,8 +182,6 @@ StageOfObjects = stage("StageOfObjects", lambda self, it: [object() for _ in it.
 StageOfNaN = stage("StageOfNaN", lambda self, it: [size or float("nan") for size in sizes(it)])
 StageRanksByPlace = stage("StageRanksByPlace", lambda self, it: [float(place) for place in range(it.size)])
 StageNotAsync = made(HonestStage, "run")("StageNotAsync", lambda self, group, problem, services: sizes(group))
-StageMeasuresArrays = made(HonestStage, "measures")("StageMeasuresArrays", lambda self, it: {"all": np.asarray(it)})
-StageCantDecode = made(HonestStage, "decode")("StageCantDecode", lambda self, rows: [1.0] * rows.num_rows)
 
 
 class StageHidesOutage(HonestStage):
@@ -240,7 +230,6 @@ JudgeHashes = judge(
     "JudgeHashes",
     lambda self, it, rows: replace(it, ids=np.array([1 + hash(row.text) % 997 for row in rows], np.int32)),
 )
-JudgeHasNoProbe = judge("JudgeHasNoProbe", lambda self, it, _: it, probe=None)
 
 
 class JudgeSwallows(HonestJudge):
@@ -264,7 +253,6 @@ AsksAtRandom = scaffold("AsksAtRandom", lambda self, it, drafts, n: [Ask(f"{it.p
 AsksForever = scaffold("AsksForever", lambda self, it, drafts, n: [Ask(it.prompt, "plan")])
 ShowsTheTests = scaffold("ShowsTheTests", lambda self, it, drafts, n: [Ask(it.prompt + it.tests.source, count=n)])
 AsksBySet = scaffold("AsksBySet", lambda self, it, drafts, n: [Ask(it.prompt + " ".join(COLOURS), count=n)])
-BlocksOfHalves = made(HonestScaffold, "block")("BlocksOfHalves", lambda self, attempts: attempts / 2)
 
 
 class AsksByCall(Scaffold):

@@ -243,7 +243,7 @@ def _repeats(trial: Trial) -> None:
     memory = hasattr(part, "state_dict") and part.state_dict()
     for it in reversed(trial.answers):
         need(same(it.plain, it.value), f"A later call changes its answer to {it.sample.shown}", it.value, it.plain)
-        seeds = ((0, "what it was asked before"), (2, "how often it is asked, or global random numbers"))
+        seeds = ((0, "what it was asked before: keep nothing"), (2, "global random numbers, or how often it is asked"))
         for seed, why in seeds[: 1 if memory else 2]:
             again = trial.ask(part, it.sample, seed)
             got = again.error or again.value
@@ -252,7 +252,8 @@ def _repeats(trial: Trial) -> None:
 
 def _takes_any_order(trial: Trial) -> None:
     by, part = trial.contract.essence, trial.make()
-    trial.compare("Its answer depends on the order of rollouts", lambda *it: trial.contract.reordered(part, *it), by)
+    said = "Its answer depends on the order of rollouts, which means nothing"
+    trial.compare(said, lambda *it: trial.contract.reordered(part, *it), by)
 
 
 def _lets_errors_through(trial: Trial) -> None:

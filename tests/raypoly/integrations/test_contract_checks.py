@@ -26,7 +26,7 @@ BREACHES = {
     "RemembersLastMean": "Its answer depends on what it was asked before",
     "ReusesItsBuffer": "A later call changes its answer",
     "ChangesRewards": "It changes its input, where it may only change a copy",
-    "PaysTheFirst": "Its answer depends on the order of rollouts: rewards=[1.0, 0.0]",
+    "PaysTheFirst": "Its answer depends on the order of rollouts, which means nothing: rewards=[1.0, 0.0]",
     "PaysDegenerates": "A degenerate rollout is paid above every attempt of the same reward",
     "ReadsDegenerateIds": "It reads the ids of degenerate rollouts",
     "PaysHighIds": "It depends on how strategies are numbered",
@@ -40,19 +40,14 @@ BREACHES = {
     "KeepsASet": "What state_dict() gives, and checkpoints keep, has to be JSON values",
     "ForgetsItsState": "After load_state_dict(state_dict()) it differs",
     "DropsAGroup": "finish() has to give advantages of all 16 groups",
-    "MisnamesANeed": "'labels' is a field of the group",
-    "RefusesSizesByValueError": "It raises ValueError(",
     "gives_none": "It has to give one number, or raise if it is not known; it gave None",
     "gives_array": "it gave bool [True]",
     "gives_infinity": "It has to give a finite number, or raise if it is not known; it gave inf",
     "gives_coroutine": "It has to give one number",
     "divides_by_tests": "It raises ZeroDivisionError('division by zero') for the verdict 'passed' with 0 of 0 tests",
     "swallows": "Reading the response raises RuntimeError('planted'), and it answers",
-    "seeds_globally": "It changes Python's global random numbers",
-    "tells_the_time": "Its answer depends on",
     "takes_two": "it is called with (problem, rollout, verdict)",
     "GivesMean": "token_losses (neither sum nor mean) has to be a numpy array, float32 [1]",
-    "DividesByTokens": "A token's loss or gradient depends on other responses",
     "CentresTheBatch": "A token's loss or gradient depends on other responses",
     "WeighsByPlace": "Its answer depends on the order of rollouts",
     "HasNoBound": "has to be finite",
@@ -60,7 +55,6 @@ BREACHES = {
     "Detaches": "No gradient reaches tokens.logp_T",
     "ReachesMaskedTokens": "A masked token has a gradient",
     "HidesItsRatio": "set takes_ratio = True",
-    "PullsZeros": "likely: responses of [2, 1, 4] tokens",
     "ChangesAdvantages": "It changes its input",
     "DropsOut": "It changes PyTorch's global random numbers",
     "StageOfOneLess": "must give 1 values of ['value'], gave {'value': 0}",
@@ -69,9 +63,7 @@ BREACHES = {
     "StageNotAsync": "run() has to be `async def`.",
     "StageHidesOutage": "A server is away, and it gives a finding",
     "StageKeepsTheGroup": "With several groups in one event loop it mixes up findings",
-    "StageRanksByPlace": "Its answer depends on the order of rollouts: 2 programs",
-    "StageMeasuresArrays": "What measures() gives has to be JSON values",
-    "StageCantDecode": "decode() does not undo encode()",
+    "StageRanksByPlace": "Its answer depends on the order of rollouts, which means nothing: 2 programs",
     "JudgeLabelsOneLess": "Labels.ids has to be a numpy array, int32 [1]; it gave int32 []",
     "JudgeLabelsByPlace": "Equal programs get different strategies",
     "JudgeLabelsByCall": "Its answer depends on what it was asked before",
@@ -80,14 +72,12 @@ BREACHES = {
     "JudgeHashes": "In another process",
     "JudgeSwallows": "Reading a verdict raises RuntimeError('planted'), and it answers",
     "JudgeSharesState": "Asked by four threads at once it errs",
-    "JudgeHasNoProbe": "It raises TypeError(\"'NoneType' object is not callable\")",
     "AsksOneLess": "must ask for 1 attempts at double, asked for 0.",
     "AsksAtRandom": "ask() gives other asks for the same problem and drafts",
     "AsksByCall": "Its answer depends on what it was asked before",
     "AsksForever": "After 40 rounds it asks for more drafts",
     "ShowsTheTests": "It shows the hidden tests or the solution",
     "AsksBySet": "In another process",
-    "BlocksOfHalves": "block(1) has to be a whole number from 1; it gave 0.5.",
 }
 HONEST = ("HonestObjective", "honest_reward", "HonestLoss", "HonestStage", "HonestJudge", "HonestScaffold")
 
@@ -111,8 +101,9 @@ def shipped() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("kind", "name"), shipped())
 def test_what_ships_keeps_its_contract(kind: str, name: str, tmp_path: Path) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps({"prompt": f"Add {i}.", "response": "x"}) + "\n" for i in range(2)))
+    (rows := tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"prompt": f"Add {i}.", "response": "x"}) + "\n" for i in range(2))
+    )
     members = ["structural", "raypoly.strategies.judge.structural:StructuralJudge"]
     params = {
         "given": {"rows": str(rows)},
