@@ -15,6 +15,7 @@ import typer
 import typer.core
 
 from raypoly.commands import (
+    check_command,
     doctor_command,
     evaluate_command,
     experiment_commands,
@@ -113,6 +114,7 @@ app.command()(experiment_commands.experiment)
 app.command(epilog=report_command.EXAMPLES)(report_command.report)
 app.command()(doctor_command.doctor)
 app.command()(score_command.score)
+app.command(epilog=check_command.EXAMPLES)(check_command.check)
 app.command()(serve_command.serve)
 app.add_typer(judge_command.judge_app, name="judge")
 
