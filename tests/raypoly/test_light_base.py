@@ -1,6 +1,7 @@
 """What needs no extra works without one; what needs one says so in a sentence; what starts nothing loads little."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from raypoly.core import errors
 
+ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = set(errors.OF_EXTRAS.split())
 _WITHOUT = """
 import sys
@@ -29,25 +31,11 @@ def without_extras(code: str) -> subprocess.CompletedProcess[str]:
     return run(_WITHOUT.format(names=EXTRAS) + code)
 
 
-def test_verifier_objectives_metrics_and_judge_work_on_the_base() -> None:
-    ended = without_extras(
-        """
-import raypoly.analysis.metrics.pass_at_k
-import raypoly.data.formats
-import raypoly.strategies.judge
-from raypoly.algorithms.objectives import build
-from raypoly.core.config import ScorerConfig
-from raypoly.core.values import Problem, TestSuite
-from raypoly.strategies.evidence import StrategyEvidence
-from raypoly.verifier import LocalPool
-
-problem = Problem("p", "", "f", TestSuite("calls", '[{"args": [2], "expected": 4}]'))
-with LocalPool(ScorerConfig(workers=1), StrategyEvidence()) as pool:
-    print(*(verdict.status for verdict in pool.score([(problem, "def f(n): return n * 2")])))
-print(type(build("poly_epo", set_size=4)).__name__)
-"""
-    )
-    assert ended.stdout == "passed\nPolyEPO\n", ended.stderr
+def test_readme_s_example_prints_what_it_says_on_the_base() -> None:
+    blocks = re.findall(r"```python\n(.*?)\n```\n", (ROOT / "README.md").read_text(), re.DOTALL)
+    (example,) = [block for block in blocks if "Verifier" in block]
+    ended = without_extras(f"{example}\nprint(*labels)\nimport raypoly.analysis.metrics.pass_at_k\n")
+    assert ended.stdout == "[1.0, 0.0]\n[-0.33333333  0.66666667 -0.33333333]\n1 2 1\n", ended.stderr
 
 
 def test_programs_are_scored_on_the_base(tmp_path: Path) -> None:
