@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from raypoly.core.hardware import multiplies_in_bfloat16
+
 Shape = Literal["constant", "linear", "cosine"]
 """Of a learning rate's decay (`raypoly.learner.learning_rate`)."""
 OutputComparison = Literal["exact", "lines", "tokens", "tolerance"]
@@ -118,7 +120,8 @@ class ModelConfig(Section):
     )
     dtype: Literal["float32", "bfloat16"] = Field(
         "float32",
-        description="Type in which learner and engine multiply. Weights and gradients are always float32.",
+        description="Type in which learner and engine multiply. Weights and gradients are always float32. `auto` is "
+        "read as `bfloat16` where the machine that reads it multiplies in it, else as `float32`.",
     )
     lora_rank: int | None = Field(
         None,
@@ -127,6 +130,11 @@ class ModelConfig(Section):
         "Checkpoints hold the adapters; the engine gets merged weights. Default: train all weights.",
     )
     lora_alpha: int = Field(32, ge=1, description="Adapters are scaled by this divided by their rank.")
+
+    @field_validator("dtype", mode="before")
+    @classmethod
+    def _measured(cls, dtype: Any) -> Any:
+        return ("bfloat16" if multiplies_in_bfloat16() else "float32") if dtype == "auto" else dtype
 
 
 class WarmStartConfig(Section):

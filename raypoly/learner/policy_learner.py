@@ -120,8 +120,7 @@ class PolicyLearner:
             lr=config.lr,
             betas=config.betas,
             weight_decay=config.weight_decay,
-            foreach=self._device.type == "cpu",
-            fused=self._device.type == "cuda",  # foreach holds another copy of all weights
+            fused=True,  # the other ways hold another copy of all weights, and take four times as long on a CPU
         )
         self._peaks = [group["lr"] for group in self._optimizer.param_groups]
         self.version = 0

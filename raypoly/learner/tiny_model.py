@@ -98,7 +98,7 @@ class SupervisedTrainer:
         self.model = model.train()
         self.config = config
         self.done = 0
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=0.0)
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=0.0, fused=True)
 
     def step(self, ids_BL: Int32, labels_BL: Int32) -> float:
         """One update on int32 [B, L] arrays; returns the loss before it. Columns that are all padding cost nothing."""

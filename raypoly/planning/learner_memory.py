@@ -30,9 +30,8 @@ ALWAYS = frozenset(PHASES)
 LOGITS: frozenset[Phase] = frozenset({"logits"})
 LAYERS: frozenset[Phase] = frozenset({"layers"})
 GRADIENTS = LOGITS | LAYERS
-ADAMW: frozenset[Phase] = frozenset({"AdamW"})
 HAND_OVER: frozenset[Phase] = frozenset({"hand-over"})
-LEARNING = GRADIENTS | ADAMW
+LEARNING = GRADIENTS | {"AdamW"}
 SAMPLING = ALWAYS - LEARNING
 
 
@@ -202,8 +201,6 @@ def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[
     head = head_weights(config, shape)
     if head:
         yield MemoryPart("the loss's head, trained", _share(16 * head, ranks), keys=("loss.name",))
-    if layout.kind == "cpu":
-        yield MemoryPart("AdamW's temporaries", 4 * trained, ADAMW, keys)
     if ranks > 1 and not layout.through_host:
         yield MemoryPart(
             "whole weights for the engine", width(config.model.dtype == "bfloat16") * shape.parameters, HAND_OVER
