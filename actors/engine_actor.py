@@ -131,7 +131,6 @@ class EngineClient(ReplacedActor):
 
     @property
     def name(self) -> str:
-        """Of its current actor."""
         return self._next_name
 
     @property

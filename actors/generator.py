@@ -25,8 +25,6 @@ Deliver = Callable[[EngineClient], Awaitable[None]]
 
 
 class Generator:
-    """A run's engines."""
-
     samples = True
     """Whether there are engines at all; `TokenizerOnly` has none."""
 

@@ -42,8 +42,6 @@ _LEAST_CRAWL = 1.0
 
 @dataclass(eq=False)
 class _Flight:
-    """A chunk on its way through a worker."""
-
     chunk: Chunk
     worker: ScorerWorker
     since: float
@@ -51,8 +49,6 @@ class _Flight:
 
 
 class ScorerPool:
-    """The scorer actors' client."""
-
     actors_class: Callable[..., ScorerActors] = ScorerActors
 
     def __init__(
@@ -86,7 +82,6 @@ class ScorerPool:
         return self._queue.waiting
 
     def counts(self) -> dict[str, int]:
-        """Numbers of actors by what they do."""
         ready, idle = len(self._actors.ready), len(self._actors.idle)
         return {"busy": ready - idle, "idle": idle, "starting": self._actors.starting}
 
@@ -218,7 +213,6 @@ class ScorerPool:
                 self.programs_run += self._queue.finish(program, verdict)
 
     def _reference(self, tests: TestSuite) -> Any:
-        """The suite if it is short, else its reference in the object store."""
         if len(tests.source) <= _SHORT_SUITE:
             return tests
         if tests.hash in self._suites:

@@ -95,7 +95,6 @@ class WaitingEndpoint:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _pause(self, error: Away) -> None:
-        """Probe until the server answers. Raises `PausedTooLong`."""
         self._back.clear()
         self._note(f"paused: {error}")
         limit = self._config.max_pause
@@ -122,7 +121,6 @@ class WaitingEndpoint:
 
 
 def _fault_of(error: Away) -> RequestFault | None:
-    """The fault of the request itself, if any."""
     # None: it was not sent, as another had found the server away; or a limit or key, which time or a person mends.
     fault = error.__context__
     return fault if isinstance(fault, RequestFault) and fault.kind == "transient" else None
@@ -177,8 +175,6 @@ class ModelEndpoint:
 
 
 class EndpointSamples:
-    """Responses of one round, a request each."""
-
     def __init__(self, endpoint: ModelEndpoint, scorers: ScorerPool, skipped: SkippedGroups, seeds: SeedsOf) -> None:
         self._endpoint, self._scorers, self._skipped, self._seeds = endpoint, scorers, skipped, seeds
 

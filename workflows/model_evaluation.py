@@ -107,7 +107,6 @@ async def _ask(config: ModelEvaluationConfig, console: Console) -> _Asked:
 
 
 async def _weights(config: ModelEvaluationConfig) -> str | None:
-    """Digest of the model's weights; None for an endpoint."""
     model = with_sha256(config.model)
     if model.path is None or model.sha256 is not None:
         return model.sha256
@@ -116,8 +115,6 @@ async def _weights(config: ModelEvaluationConfig) -> str | None:
 
 
 class ModelEvaluation:
-    """One start of an evaluation."""
-
     def __init__(self, stack: AsyncExitStack, asked: _Asked, ending: Shutdown, console: Console) -> None:
         """Open the folder; the stack closes what is opened."""
         self._asked, self._config, self._stack = asked, asked.config, stack
@@ -156,7 +153,6 @@ class ModelEvaluation:
         self._note(f"samples: {self._store.place(SAMPLES)}")
 
     async def _work(self) -> Callable[[range], Work]:
-        """Start engines or endpoint, and scorers: the work of a round by its sample numbers."""
         skipped, seeds, greedy = self._skipped, self._seeds, self._config.sampling.greedy
         if self._config.endpoint.url is not None:
             endpoint = ModelEndpoint(self._config, is_plain(self._asked.template), self._note)
@@ -180,7 +176,6 @@ class ModelEvaluation:
         return {it.id: it.problem.metadata for it in self._asked.problems}
 
     def _write(self, steps: Sequence[range]) -> tuple[dict[str, Any], pa.Table]:
-        """Write the result files from the journal's steps of each round. Returns (results, samples)."""
         config, asked = self._config, self._asked
         groups = self._groups(steps)
         set_aside = {group.problem_id: reason for group in groups if (reason := _set_aside(group))}
@@ -208,7 +203,6 @@ class ModelEvaluation:
         return results, table
 
     def _groups(self, steps: Sequence[range]) -> list[Group]:
-        """All rounds of a problem as one group, in the order of the problems."""
         parts: dict[str, list[Group]] = {}
         for step in chain.from_iterable(steps):
             for group in self._journal.load_step(step).groups:
@@ -224,7 +218,6 @@ def _joined(parts: Sequence[Group], samples: int) -> Group:
 
 
 def _set_aside(group: Group) -> str | None:
-    """Why a problem can't be counted: samples of one round, at least, could not be judged."""
     infra = [verdict.detail for verdict in group.verdicts or () if verdict.status == "infra"]
     return infra[0] if infra else skip_reason(group)
 

@@ -12,7 +12,6 @@ from raypoly.core.errors import UsageError
 
 
 def _can_be_written(folder: Path | None) -> Path | None:
-    """The folder. Raises `UsageError` before a command starts, and not at the end of its hours."""
     if folder is None:
         return None
     from raypoly.planning.devices import existing_parent

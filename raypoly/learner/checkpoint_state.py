@@ -116,7 +116,6 @@ class CheckpointState:
         self._digest = None
 
     def snapshot(self, version: int, reference_digest: str | None) -> Snapshot:
-        """Copy this rank's part to the host."""
         names = self._trained()
         state = self._optimizer.state_dict()["state"]
         moments = {f"{names[index]}|{key}": value for index, entry in state.items() for key, value in entry.items()}
@@ -176,7 +175,6 @@ class CheckpointState:
         return state if self._head is None else {**state, **{n: p.detach() for n, p in named_weights(self._head)}}
 
     def _trained(self) -> list[str]:
-        """The optimizer's parameters by name, in its order."""
         return [*trained_weights(self._model), *(name for name, p in named_weights(self._head) if p.requires_grad)]
 
 

@@ -148,7 +148,6 @@ def _has_flash(model: PreTrainedModel, bf16: bool) -> bool:
 
 
 def _own_text(model: PreTrainedModel, length: int) -> Int32:
-    """Tokens that the model samples after one from the middle of its vocabulary, [length]."""
     # Rounding moves little on a model's own text. On arbitrary tokens it does: in bf16 the gradient of SmolLM2-135M on
     # tokens 0 to 11, which no training has seen, is as far from float32's as it is long.
     way, generator = model.config._attn_implementation, torch.Generator().manual_seed(0)
@@ -164,7 +163,6 @@ def _own_text(model: PreTrainedModel, length: int) -> Int32:
 
 
 def _batch(tokens: Int32) -> MicroBatch:
-    """Two responses to one prompt, and one to another."""
     cuts = (tokens[:3], tokens[3:7]), (tokens[:3], tokens[7:12]), (tokens[2:4], tokens[4:9])
     return pack([TrainingRow(prompt, own, np.zeros(len(own), np.float32), 1.0, 0) for prompt, own in cuts])
 

@@ -59,8 +59,6 @@ _BLANK = TrainingRow(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, n
 
 @dataclass(frozen=True)
 class _Update:
-    """One optimizer step, over all ranks."""
-
     sums: LossSums
     loss: float
     norm: float
@@ -333,14 +331,12 @@ class PolicyLearner:
     def _forward(
         self, model: PreTrainedModel, batch: MicroBatch, temperature: float, prompts: bool = False
     ) -> ModelOutputs:
-        """`forward` with whole weights."""
         chunk_mib = self._config.logits_mib
         if self._device.type == "cpu":
             chunk_mib = min(chunk_mib, CPU_CHUNK_MIB)
         return self._ranks.run(model, forward, batch, temperature, self._bf16, chunk_mib, prompts)
 
     def _tokens(self, batch: MicroBatch) -> Tokens:
-        """The loss's view of these rows."""
         reference_logp_T = None
         if self._reference is not None:  # first, before activations are kept for the backward pass
             with torch.no_grad():
@@ -382,7 +378,6 @@ class PolicyLearner:
         step.sums.add(tokens, self._loss, float(loss.detach()))
 
     def _clip(self, parameters: Sequence[torch.nn.Parameter]) -> float:
-        """Clip to `max_grad_norm`. Returns the norm before."""
         found = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         norm = self._ranks.whole(found)
         torch.nn.utils.clip_grads_with_norm_(parameters, self._config.max_grad_norm, norm)

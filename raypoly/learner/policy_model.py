@@ -136,7 +136,6 @@ def forward(
 
 
 def _window(config: PreTrainedConfig) -> int:
-    """Tokens; 0 without a sliding window."""
     return getattr(config, "sliding_window", None) or 0
 
 

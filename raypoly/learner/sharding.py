@@ -38,8 +38,6 @@ class RendezvousStore:
 
 
 class ShardedRanks(Ranks):
-    """Several ranks, one process each."""
-
     def __init__(self, rank: int, size: int, host: str, port: int, device: torch.device) -> None:
         """Returns when every rank is there. A `RendezvousStore` listens at the port."""
         self.rank, self.size, self._device = rank, size, device
@@ -114,7 +112,6 @@ class ShardedRanks(Ranks):
                     yield name, distribute_tensor(tensor, self._mesh, [Shard(0)], src_data_rank=reader)
 
     def leave(self) -> None:
-        """End the process group."""
         dist.destroy_process_group()
 
 
@@ -129,7 +126,6 @@ def assign_writers(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
 
 
 def _norms(layer: Module) -> list[Module]:
-    """Modules with weights and without matrix products."""
     return [
         module
         for module in layer.modules()

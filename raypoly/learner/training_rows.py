@@ -29,7 +29,6 @@ class TrainingRow:
 
     @property
     def length(self) -> int:
-        """Prompt and response, in tokens."""
         return len(self.prompt_tokens) + len(self.tokens)
 
 

@@ -74,7 +74,6 @@ def _taken(location: Location, options: StorageOptions) -> bool:
 
 
 def _check_writable(path: Path) -> None:
-    """Raise `UsageError` where neither the folder nor the nearest one above it is writable."""
     above = next(folder for folder in (path, *path.parents) if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         reason = "is no folder" if not above.is_dir() else "is not writable"

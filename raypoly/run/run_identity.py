@@ -125,7 +125,6 @@ def resolve_run(config: Config) -> RunDirectory:
 
 
 def _identified(stages: StagesConfig, objective: str) -> StagesConfig:
-    """The section with each stage's keys as they identify a run (`GroupStage.identify`)."""
     if not stages.parameters:
         return stages
     # raypoly's own objectives, in a room above this one, bring no stages
@@ -215,7 +214,6 @@ def config_hash(config: Section) -> str:
 
 
 def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
-    """The differences from the first start, if there was one. Raises `UsageError` for keys that may not differ."""
     first = _first_config(store)
     if first is None:
         return ()
@@ -261,5 +259,4 @@ def keys_without_effect(section: type[Section]) -> frozenset[str]:
 
 
 def resumable_keys(section: type[Section]) -> frozenset[str]:
-    """The dotted keys that carry `on_resume`."""
     return frozenset(key.name for key in config_keys(section) if key.on_resume)

@@ -65,8 +65,6 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose every checksum holds."""
-
     step: int
     manifest: Manifest = field(repr=False)
     store: Store = field(repr=False)
@@ -231,7 +229,6 @@ def _manifest_first(keys: Iterable[str]) -> list[str]:
 
 
 def _index(shards: Iterable[Shard]) -> dict[str, bytes]:
-    """transformers' index of the files with the weights; empty if no rank wrote any."""
     weights = [shard for shard in shards if shard.part == WEIGHTS]
     if not weights:
         return {}

@@ -72,7 +72,6 @@ class History:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Steps whose rollouts are kept, ascending."""
         bundles = list(self._bundles)  # a copy: the journal's thread may be adding one
         return tuple(sorted({*self._singles, *(step for span in bundles for step in span.steps)}))
 
@@ -129,7 +128,6 @@ class History:
                 return
 
     def _bundle(self, steps: Iterable[int]) -> None:
-        """Bundle consecutive steps together, up to the largest size of a bundle."""
         part: dict[int, bytes] = {}
         for step in steps:
             data = self._checked(step)
@@ -151,7 +149,6 @@ class History:
             self._store.delete(step_key(step))
 
     def _checked(self, step: int) -> bytes | None:
-        """A step's own file; None if it was damaged, and is now quarantined."""
         data = self._store.read(step_key(step))
         try:
             read_head(data, step)
@@ -217,7 +214,6 @@ class History:
             self._singles.discard(step)
 
     def _quarantine_rollouts(self, step: int, reason: CorruptData) -> None:
-        """Quarantine the file that holds the step: its own, or the bundle with all its steps."""
         if step in self._singles:
             self._singles.discard(step)
             self._quarantine(step_key(step), reason)

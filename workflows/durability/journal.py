@@ -40,8 +40,6 @@ class AlreadyCommitted(RuntimeError):
 
 @dataclass
 class _OpenStep:
-    """A step that is not completed: what is committed or on its way."""
-
     keys: set[tuple[int, str]]
     applied: Applied | None
 

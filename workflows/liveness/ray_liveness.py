@@ -86,7 +86,6 @@ class RayLiveness:
 
 
 def _pidfd_of_listener(path: str) -> int:
-    """A pidfd of the process that listens there; -1 if it can't be found out."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(_CONNECT_SECONDS)

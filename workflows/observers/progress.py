@@ -97,7 +97,6 @@ class Progress:
         self._bars.update(self._tasks[name], completed=done, total=total)
 
     def _seconds_left(self, done_steps: int) -> float | None:
-        """Seconds to the end after `done_steps` steps; None before this start's first step is done."""
         done = done_steps - self._first
         elapsed = self._now() - self._began - self._paused
         return elapsed / done * (self._total - done_steps) if done > 0 else None

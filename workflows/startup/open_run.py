@@ -178,7 +178,6 @@ async def open_run(
 
 
 def _usable_problems(directory: RunDirectory, trains: Config | None) -> tuple[ProblemSet, ProblemSet]:
-    """The problems of `problems.source`, and those of the run. `trains`: as `open_run`. Raises `UsageError`."""
     config = directory.config
     source = data.build_problem_set(config.problems)
     problem_set = fit_problems(source, config)
@@ -193,8 +192,6 @@ def _usable_problems(directory: RunDirectory, trains: Config | None) -> tuple[Pr
 async def _fitting_problems(
     problem_set: ProblemSet, config: Config, scaffold: Scaffold, generator: Generator, note: Callable[[str], None]
 ) -> ProblemSet:
-    """The problems whose prompts and given responses have no more tokens than the config allows. Raises `UsageError`
-    for others, unless `problems.over_long` says what becomes of them."""
     asked = partial(first_prompts, scaffold, attempts=config.train.rollouts)
     problem_set = await fit_training_prompts(problem_set, config, generator.encode, note, asked)
     await check_given(generator, config, problem_set.splits["train"], scaffold)
@@ -211,7 +208,6 @@ def _ray_is_up(config: Config) -> str:
 def _held(
     stack: AsyncExitStack, directory: RunDirectory, problem_set: ProblemSet, note: Callable[[str], None]
 ) -> tuple[Store, Lease]:
-    """Take the run's folder, which the stack releases."""
     store, lease = directory.open(problems=problem_set.hash)
     stack.callback(lease.release)
     done, steps = max(completed_steps(store), default=-1) + 1, directory.config.train.steps

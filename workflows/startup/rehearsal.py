@@ -74,7 +74,6 @@ async def try_part(name: str, work: Awaitable[T]) -> T:
 
 
 def _why(name: str, error: BaseException) -> str:
-    """One sentence: what failed, and what to do."""
     first = root_cause(error)
     if isinstance(first, RaypolyError):
         return str(first)
@@ -140,7 +139,6 @@ class Rehearsal:
         self.opened, self.config = opened, config
 
     async def run(self) -> Mapping[str, Any]:
-        """The step's row of metrics. Raises `RehearsalFailed`."""
         opened = self.opened
         journal, services = opened.durability.journal, opened.services
         opened.observers.progress.start(1, 0)
@@ -206,7 +204,6 @@ class Rehearsal:
 
 
 def _forecast(config: Config, device: Device, row: Mapping[str, Any], problems: Mapping[str, int]) -> Iterator[str]:
-    """The whole run's hours and cost, from the row of metrics of one step."""
     rollouts, use = config.train.prompts_per_step * config.train.rollouts, row["judge_step"]
     step, sample = row["seconds"]["total"], row["seconds"]["generate"] / rollouts
     length = row["response_tokens"] / rollouts

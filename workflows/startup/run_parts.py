@@ -67,14 +67,9 @@ class NamedParts:
 
 @dataclass(frozen=True)
 class StartedActors:
-    """Which actors start beside the learner."""
-
     samples: bool
-    """Whether there are engines."""
     scoring: bool
-    """Whether any program is run."""
     judging: bool
-    """Whether it asks its judge."""
     models: Mapping[str, StageModel]
     """Those that stages of the run ask, by stage."""
 
@@ -89,7 +84,6 @@ class StartedActors:
         )
 
     def describe(self, engine: str) -> str:
-        """The actors, for a person. `engine`: generator.engine."""
         started = {
             "learner": True,
             "engine": self.samples,

@@ -98,8 +98,6 @@ def _statements(module: ModuleType) -> str:
 
 
 class _Inbox:
-    """Lines of progress and the model, from a worker on any node."""
-
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._files: dict[str, bytes] = {}
@@ -147,7 +145,6 @@ def _print_lines_of(inbox: Any, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _train(config: WarmStartConfig, puzzles: list[Puzzle], inbox: Any, storage: str) -> None:
-    """Train on any node: data tasks and one worker, two CPUs in all. `storage`: a folder here."""
     tokenizer = build_tokenizer(tokenizer_texts(puzzles, config.planned > 0))
     recipe = Recipe(config, tuple(puzzle.words for puzzle in puzzles), tokenizer.backend_tokenizer.to_str())
     trainer = TorchTrainer(
@@ -174,7 +171,6 @@ def _examples(recipe: Recipe) -> ray.data.Dataset:
 
 
 def _batches(batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Batches of this worker's shard. Raises `RaypolyError` if they are out of order."""
     expected = 0
     for batch in ray.train.get_dataset_shard("train").iter_batches(batch_size=batch_size, batch_format="numpy"):
         if not np.array_equal(batch["id"], np.arange(expected, expected + len(batch["id"]))):

@@ -97,7 +97,6 @@ class DynamicSampling:
         return trained
 
     def _normalised(self, valued: Sequence[TrainingGroup]) -> Sequence[TrainingGroup]:
-        """The groups as they are if the step ends with these."""
         kept = [slot for slot in range(len(valued)) if slot not in self._left_out]
         final = [_without_advantages(trained) for trained in valued]
         for slot, trained in zip(kept, self._estimator.normalise([valued[slot] for slot in kept]), strict=True):

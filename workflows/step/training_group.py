@@ -106,7 +106,6 @@ class TrainingGroup:
     advantages: Float64
     """Float64 [N]; zeros where the group is `unjudged` and the objective needs labels."""
     measures: Mapping[str, float] = field(default_factory=dict)
-    """The objective's, by name."""
     draft_advantages: Float64 | None = None
     """Float64 [D]; None if drafts are not trained."""
     valued: bool = True

@@ -115,7 +115,6 @@ class WeightSync:
 
 
 def _difference(sampled: Float32, fixed: Float32) -> tuple[float, float]:
-    """The mean, and the 99th percentile."""
     apart = np.abs(np.concatenate([sampled, fixed]))
     return float(apart.mean()), float(np.quantile(apart, 0.99))
 
@@ -156,7 +155,6 @@ class WeightDelivery:
         return True
 
     def _source_hashes(self, started: int) -> asyncio.Future[dict[str, str]]:
-        """Hashes of that learner, asked for once."""
         if self._hashes is None or self._hashes[1] != started:
             asked = self._source.ask("update", LearnerActor.weight_hashes)
             self._hashes = asyncio.ensure_future(asked), started

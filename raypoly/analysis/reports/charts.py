@@ -49,7 +49,6 @@ def _points(rows: Rows, key: str) -> Curve:
 
 
 def _with_ks(evaluations: Rows, split: str | None = None) -> list[Mapping[str, Any]]:
-    """Evaluations, of one split, with pass@k by k among their values."""
     return [{**e, **e["pass_at_k"]} for e in evaluations if split in (None, e["split"])]
 
 
@@ -60,7 +59,6 @@ def draw_run(run: RunFiles) -> bytes:
 
 
 def run_panels(run: RunFiles) -> list[Panel]:
-    """The three panels of `draw_run`."""
     known: dict[str, Any] = {"rows": run.rows, "evaluations": run.evaluations}
     return [
         Panel("pass@k and reward over the steps", partial(_pass_over_steps, **known)),
@@ -211,7 +209,6 @@ def _mean(rows: Rows, key: str, stage: str) -> float:
 
 
 def _styles(names: Iterable[str]) -> dict[str, Style]:
-    """By the arms' names; 21 look different."""
     return {
         name: {"color": _OKABE_ITO[place % len(_OKABE_ITO)], "linestyle": _LINES[place % len(_LINES)], "label": name}
         for place, name in enumerate(dict.fromkeys(names))
@@ -229,7 +226,6 @@ def draw_experiment(name: str, comparisons: Sequence[ArmComparison]) -> bytes:
 
 
 def experiment_panels(comparison: ArmComparison) -> dict[str, Panel]:
-    """The four panels by name."""
     styles = _styles(arm.name for arm in comparison.arms)
     known: dict[str, Any] = {"comparison": comparison, "styles": styles}
 
@@ -277,7 +273,6 @@ def comparison_panels(runs: Sequence[ComparedRun], comparisons: Sequence[ArmComp
 
 
 def _over_steps(shows: str, arms: Sequence[tuple[Style, Sequence[Curve]]], title: str, smoothed: bool = True) -> Panel:
-    """`arms`: each one's style, and the curves of its runs."""
 
     def draw(axes: Axes) -> None:
         for style, curves in arms:

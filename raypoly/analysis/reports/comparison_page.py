@@ -165,7 +165,6 @@ def _body(compared: RunComparison, rollouts: Markup | str) -> Markup:
 
 
 def _shown(part: str | ReportTable) -> str | ReportTable:
-    """A table without Markdown's bold."""
     if isinstance(part, str):
         return part
     return replace(part, rows=[(row[0].strip("*"), *row[1:]) for row in part.rows])
@@ -185,7 +184,6 @@ def _runs_table(runs: Sequence[ComparedRun]) -> ReportTable:
 
 
 def _keys(runs: Sequence[ComparedRun]) -> dict[str, ReportTable]:
-    """Keys that affect results and differ, and the others that differ."""
     values = [dotted_values(run.files.config) for run in runs]
     free = keys_without_effect(Config) - {"train.steps", "evaluate.samples"}
     head = ("key", *(run.name for run in runs))

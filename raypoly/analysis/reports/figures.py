@@ -152,7 +152,6 @@ def named_panels(panels: Sequence[Panel]) -> dict[str, Panel]:
 
 
 def _paper_files(panel: Panel) -> dict[str, bytes]:
-    """By format."""
     with matplotlib.rc_context(_PAPER):
         drawing = _new_figure(WIDTH, HEIGHT, dpi=300)
         _, lines = _draw(panel, drawing, room=54)
@@ -163,7 +162,6 @@ def _paper_files(panel: Panel) -> dict[str, bytes]:
 
 
 def _new_figure(width: float, height: float, dpi: int) -> Figure:
-    """An empty figure of this size in inches, with room made for all labels."""
     drawing = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
     FigureCanvasAgg(drawing)
     return drawing

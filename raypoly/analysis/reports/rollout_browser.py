@@ -92,7 +92,6 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _shortened(texts: Sequence[str]) -> list[str]:
-    """Truncate the longest texts, keeping both ends, until all together are few enough characters."""
     longest = _LONGEST
     while longest > _LEAST and sum(min(len(text), longest) for text in texts) > _CHARACTERS:
         longest //= 2
@@ -248,7 +247,6 @@ def draft_facts(table: pa.Table, scaffold: scaffolds.Scaffold | None, attempts: 
 def _of_group(
     drafts: Sequence[Draft], rows: Rows, scaffold: scaffolds.Scaffold | None, attempts: int, asked: bool
 ) -> list[dict[str, Any]]:
-    """The drafts' rows come first."""
     tried = rows[len(drafts) :]
     methods = scaffold.methods(drafts, attempts) if scaffold and drafts else None
     if methods is None or len(methods) != len(tried):

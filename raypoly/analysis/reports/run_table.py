@@ -188,7 +188,6 @@ def judge_table(run: RunFiles) -> ReportTable:
 
 
 def _judge_use(spent: JudgeSpending, left: int) -> list[tuple[str, str]]:
-    """`left`: steps to come."""
     found = [(name, f"{spent.use.get(key, 0):,.0f}") for key, name in _JUDGE_COUNTS]
     found += [
         ("prompt tokens that the server had cached", _share(spent, "cached_tokens", ("cached_of",))),
@@ -240,5 +239,4 @@ def damage_table(summary: Mapping[str, Any]) -> ReportTable:
 
 
 def _listed(entries: Rows, columns: Mapping[str, str], numbers: Collection[int] = ()) -> ReportTable:
-    """A row for each entry; `columns`: the key of each column's values."""
     return ReportTable(tuple(columns), [[str(it[key]) for key in columns.values()] for it in entries], numbers)

@@ -19,8 +19,6 @@ from raypoly.core.errors import LeaseHeld, StaleEpoch
 
 @dataclass(frozen=True)
 class LeaseOwner:
-    """A process that owns a lease."""
-
     host: str
     pid: int
     command: str

@@ -21,15 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from raypoly.core.errors import StorageError
-from raypoly.run.store.lease import (
-    Lease,
-    LeaseOwner,
-    LeaseState,
-    is_alive,
-    lease_held,
-    lease_overtaken,
-    lease_released,
-)
+from raypoly.run.store.lease import Lease, LeaseOwner, LeaseState, is_alive, lease_held, lease_overtaken, lease_released
 from raypoly.run.store.location import Location
 from raypoly.run.store.store import RequestFailed, Store, check_key, in_parts
 
@@ -110,8 +102,6 @@ class Disk:
 
 
 class LocalStore(Store):
-    """Objects as files under one folder."""
-
     def __init__(self, root: Path, disk: Disk | None = None, make: bool = True) -> None:
         """`make=False`: do not make the folder, to look into one that may not exist."""
         super().__init__(Location.parse(root), root)
@@ -230,7 +220,6 @@ class LocalStore(Store):
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Every file below `folder`; none if it does not exist."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
@@ -312,7 +301,6 @@ def probe_local_lease(store: LocalStore) -> LeaseState | None:
 
 
 def _lock(store: LocalStore) -> int:
-    """The descriptor of the locked file."""
     path = store.local_path(LOCK_KEY)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -350,7 +338,6 @@ def _next_epoch(store: LocalStore) -> int:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process of this machine has locked the file."""
     try:  # by the kernel's list: trying the lock would take it
         inode = str(os.stat(path).st_ino)
         return any(line.split()[5].rpartition(":")[2] == inode for line in Path("/proc/locks").read_text().splitlines())

@@ -57,8 +57,6 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 
 
 class ObjectStore(Store):
-    """Objects of one bucket and prefix."""
-
     one_request = 2 * PART
 
     def __init__(self, location: Location, options: StorageOptions) -> None:
@@ -145,7 +143,6 @@ class ObjectStore(Store):
 
 
 def _open_client(location: Location, timeout: float, retries: int = 0) -> S3Store | GCSStore | AzureStore:
-    """A client whose requests fail after `timeout` seconds. Raises `UsageError` for a bad location."""
     options = dict(location.options)
     endpoint = options.get("endpoint_override") or None
     if endpoint and "://" not in endpoint:
@@ -211,7 +208,6 @@ def _has_profile() -> bool:
 
 
 def _from_profile() -> dict[str, Any]:
-    """Credentials, region and endpoint of the user's profile, as boto3 reads them."""
     if importlib.util.find_spec("boto3") is None:
         raise UsageError("AWS_PROFILE and ~/.aws need the package boto3: pip install boto3, or set AWS_ACCESS_KEY_ID.")
     from botocore.session import get_session

@@ -91,7 +91,6 @@ def _without_state(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
 
 
 def _with_drafts(attempts: pa.Table, completed: CompletedStep) -> pa.Table:
-    """The rows of attempts and, before those of each group, its drafts."""
     groups = completed.groups
     sizes = [len(group.drafts) for group in groups]
     unknown = [np.full(size, np.nan) for size in sizes]
@@ -130,7 +129,6 @@ def _numbers(rows: Sequence[Float64], sizes: Sequence[int]) -> pa.Array:
 
 
 def decode_step(table: pa.Table, head: Head) -> CompletedStep:
-    """The inverse of `encode_step`."""
     found = [_group_of(head.step, slot, table.slice(start, end - start)) for slot, start, end in runs(table["slot"])]
     groups, rewards, advantages, of_drafts = zip(*found, strict=True) if found else ((), (), (), ())
     drafted = of_drafts if any(group.drafts for group in groups) else ()
@@ -184,7 +182,6 @@ class StepsFile:
         return cls({head.step: head for head in heads}, file)
 
     def table(self, step: int) -> pa.Table:
-        """The rollouts of one of its steps."""
         return self.file.read_row_group(list(self.heads).index(step), use_threads=False)
 
 
@@ -217,9 +214,7 @@ class Evaluation:
     step: int
     split: str
     payload: Mapping[str, Any]
-    """Its results, as JSON values."""
     table: pa.Table
-    """One row a sample."""
 
 
 def encode_evaluation(step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> bytes:

@@ -22,8 +22,6 @@ WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class Shard:
-    """A file of a checkpoint."""
-
     name: str
     sha256: str
     bytes: int

@@ -80,7 +80,6 @@ class StageFinding:
     step: int
     slot: int
     kind: str
-    """The stage's name."""
     finding: Any
     """`UNKNOWN`, `Skipped`, or the finding: a tuple of `Verdict` (`score`), `Labels` (`judge`), `CrossLogprobs`
     (`prompt_logprobs`), and a `pyarrow.RecordBatch` of N rows for any other stage."""
@@ -222,7 +221,6 @@ def decode(step: int, number: int, data: bytes) -> list[Record]:
 
 
 def _table_of(kind: str, records: Sequence[Any]) -> pa.Table:
-    """The records of one kind as a table."""
     if kind == "applied":
         return _applied_table(records)
     if kind == "generated":
@@ -234,7 +232,6 @@ def _table_of(kind: str, records: Sequence[Any]) -> pa.Table:
 
 
 def _records_of(kind: str, step: int, table: pa.Table) -> Iterator[Record]:
-    """The inverse of `_table_of`."""
     if kind == "applied":
         for row in table.to_pylist():
             yield Applied(step, row["digest"], json.loads(row["metrics"]), row["groups"])
