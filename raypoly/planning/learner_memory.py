@@ -31,7 +31,7 @@ LOGITS: frozenset[Phase] = frozenset({"logits"})
 LAYERS: frozenset[Phase] = frozenset({"layers"})
 GRADIENTS = LOGITS | LAYERS
 HAND_OVER: frozenset[Phase] = frozenset({"hand-over"})
-LEARNING = GRADIENTS | {"AdamW"}
+LEARNING: frozenset[Phase] = GRADIENTS | {"AdamW"}
 SAMPLING = ALWAYS - LEARNING
 
 
