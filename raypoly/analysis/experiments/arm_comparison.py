@@ -91,6 +91,8 @@ class ArmComparison:
     steps: int | None
     """None where arms are after others: each has its own."""
     arms: Sequence[Arm]
+    primary: str | None = None
+    """The measure that was declared beforehand."""
 
     @property
     def starts(self) -> Sequence[Start]:
@@ -171,13 +173,17 @@ def _may_join(run: RunResult, others: Mapping[int, RunResult]) -> bool:
     return all(run.start == other.start for other in others.values())
 
 
-def compare_arms(results: Sequence[RunResult]) -> list[ArmComparison]:
-    """A comparison for each number of steps, in order of appearance; a single one where arms are after others."""
+def compare_arms(results: Sequence[RunResult], primary: str | None = None) -> list[ArmComparison]:
+    """A comparison for each number of steps, in order of appearance; a single one where arms are after others.
+
+    `primary`: the measure that was declared beforehand.
+    """
     measured = [result for result in results if result.command in TRAINING]
     if any(result.begins_with is not None for result in measured):
-        return [ArmComparison(None, _arms(measured))]
+        return [ArmComparison(None, _arms(measured), primary)]
     steps = dict.fromkeys(result.steps for result in measured)
-    return [ArmComparison(count, _arms([result for result in measured if result.steps == count])) for count in steps]
+    of_steps = {count: [result for result in measured if result.steps == count] for count in steps}
+    return [ArmComparison(count, _arms(found), primary) for count, found in of_steps.items()]
 
 
 def _arms(results: Sequence[RunResult]) -> Sequence[Arm]:
@@ -208,7 +214,9 @@ class MeasuredDifference:
     left_out: frozenset[str] = frozenset()
     """Problems whose tests could not be run in one of the runs."""
     holm: float = 1.0
-    """p of `tested`, adjusted for all differences of the table."""
+    """p of `tested`, adjusted for all differences of the table that are `primary`, or for all that are not."""
+    primary: bool = False
+    """Whether it was declared beforehand."""
 
     @property
     def samples(self) -> int:
@@ -237,8 +245,12 @@ def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
         for measure in comparison.measures
         for each in _measured(arm, reference, measure, [(mine.numbers, theirs.numbers) for mine, theirs in pairs])
     ]
-    adjusted = holm({place: each.tested.family_p_value for place, each in enumerate(found)})
-    return [replace(each, holm=adjusted[place]) for place, each in enumerate(found)]
+    declared = [each.measure == comparison.primary and each.reference is not BEFORE for each in found]
+    adjusted = dict[int, float]()
+    for family in (True, False):
+        places = [place for place, primary in enumerate(declared) if primary == family]
+        adjusted |= holm({place: found[place].tested.family_p_value for place in places})
+    return [replace(each, holm=adjusted[place], primary=declared[place]) for place, each in enumerate(found)]
 
 
 def without_difference(comparison: ArmComparison, measured: Sequence[MeasuredDifference]) -> list[str]:

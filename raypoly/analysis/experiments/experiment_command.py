@@ -58,7 +58,7 @@ def run_experiment(
             write_into_page(experiment, page, folder)
             say(f"written into {page}")
         if figures is not None:
-            say(f"{len(write_experiment_figures(results, figures))} files of figures and tables: {figures}")
+            say(f"{len(write_experiment_figures(experiment, results, figures))} files of figures and tables: {figures}")
 
     if report_only:
         if not folder.is_dir():

@@ -132,6 +132,18 @@ class ArmConfig(Section):
         return (*(still if self.steps == 0 else ()), "evaluate.every=0")
 
 
+class PrimaryConfig(Section):
+    """The one claim that an experiment is made for, declared before it runs."""
+
+    measure: str = Field(pattern=r"^(pass@[1-9]\d*|strategies)$", description="Such as pass@64, or `strategies`.")
+    against: str = Field(description="The arm that others are compared with: the first one.")
+
+    @property
+    def key(self) -> str:
+        """The measure as results name it."""
+        return self.measure.removeprefix("pass@")
+
+
 class ExperimentConfig(Section):
     """One experiment."""
 
@@ -142,6 +154,9 @@ class ExperimentConfig(Section):
     seeds: Seeds = Field((0,), description="Each arm is run once with each seed.")
     seed_keys: tuple[str, ...] = Field(("train.seed",), min_length=1, description="The keys that get the seed.")
     arms: dict[str, ArmConfig] = Field(min_length=1, description="Arms by name; the first is what others differ from.")
+    primary: PrimaryConfig | None = Field(
+        None, description="What is claimed, before all else and apart from it: `{measure: pass@64, against: grpo}`."
+    )
 
     @model_validator(mode="after")
     def _every_key_has_one_owner(self) -> ExperimentConfig:
@@ -149,6 +164,13 @@ class ExperimentConfig(Section):
             if taken := sorted({*OWN, *self.seed_keys} & set(arm.sets)):
                 raise ValueError(f"arm {name} sets {taken[0]}, which the experiment gives to each run")
             _folders_name(name)
+        return self
+
+    @model_validator(mode="after")
+    def _the_primary_claim_can_be_tested(self) -> ExperimentConfig:
+        first = next(iter(self.arms))
+        if self.primary is not None and self.primary.against != first:
+            raise ValueError(f"primary.against is {self.primary.against}, and all arms are compared with {first}")
         return self
 
     @model_validator(mode="after")

@@ -89,9 +89,14 @@ def _headed(head: str, name: str, table: ReportTable) -> Iterator[tuple[str, str
 
 def _difference_parts(comparison: ArmComparison) -> Iterator[tuple[str, str | ReportTable]]:
     measured = measure_differences(comparison)
+    if claimed := [each for each in measured if each.primary]:
+        what = f"{measure_name(claimed[0].measure)} against {claimed[0].reference}"
+        rest = "All other differences are exploration."
+        yield from _headed(f"**Primary, declared beforehand: {what}.** {rest}", "primary", _differences(claimed))
     for reference in dict.fromkeys(each.reference for each in measured):
         name = "difference_since_start" if reference is BEFORE else f"difference_from_{reference}"
-        yield from _headed(f"**Difference from {reference_words(reference)}**", name, _differences(measured, reference))
+        found = [each for each in measured if each.reference == reference and not each.primary]
+        yield from _headed(f"**Difference from {reference_words(reference)}**", name, _differences(found))
     if measured:
         said = [*without_difference(comparison, measured), _differences_explained(measured), power_sentence(measured)]
         yield from (("", sentence) for sentence in said)
@@ -217,11 +222,11 @@ def _change_cell(arm: Arm, curve: str) -> str:
     return f"{first:.3g} -> {last:.3g}{some}"
 
 
-def _differences(measured: Sequence[MeasuredDifference], reference: str | None) -> ReportTable:
+def _differences(measured: Sequence[MeasuredDifference]) -> ReportTable:
     head = (
         *("", "", "sign by seed", "difference", "95 %, seeds and problems", "p", "Holm", "95 %, these seeds", "p", "±"),
     )
-    rows = [_difference_row(each) for each in measured if each.reference == reference]
+    rows = [_difference_row(each) for each in measured]
     return ReportTable(head, rows, range(2, len(head)))
 
 
@@ -276,6 +281,8 @@ def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
     )
     careful = ", by Behrens and Fisher's test, since with few seeds the t is too sure far out" if crossed else ""
     only = " One seed says nothing of others." if 1 in seeds else ""
+    explored = sum(not each.primary for each in measured)
+    apart = f" but the {len(measured) - explored} primary, a family apart" if explored < len(measured) else ""
     if missing := len({name for each in measured for name in each.left_out}):
         only += f" Left out of a difference: problems whose tests could not be run in one of its runs ({missing} here)."
     shared = max(each.shared for each in measured)
@@ -283,10 +290,10 @@ def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
         only += f" {shared:.0%} of the problems are those of several seeds, which makes the first interval too narrow."
     return (
         "The first interval and p are for other seeds and other problems (t, Satterthwaite's degrees of freedom); "
-        f"Holm's p is that one, or with one seed the second, adjusted for all {len(measured)} differences "
-        f"here{careful}. The second interval and p are for these runs and other problems (t; random signs). ± is the "
-        f"standard deviation of the seeds' differences.{drawn}{few}{only} An interval that holds 0 does not show that "
-        "there is no difference."
+        f"Holm's p is that one, or with one seed the second, adjusted for all {explored} differences "
+        f"here{careful}{apart}. The second interval and p are for these runs and other problems (t; random signs). "
+        f"± is the standard deviation of the seeds' differences.{drawn}{few}{only} An interval that holds 0 does not "
+        "show that there is no difference."
     )
 
 

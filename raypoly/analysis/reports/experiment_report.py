@@ -43,12 +43,12 @@ def write_experiment_report(
     `at_once`: the most runs side by side, also in other folders whose results are among them.
     """
     found = [run.result for run in runs]
-    compared = compare_arms(found)
+    compared = compare_arms(found, _primary(experiment))
     at_once = max(at_once, most_at_once(out))
     write_output(out / RESULTS, (json.dumps(_values(experiment, runs, found, compared, at_once)) + "\n").encode())
     write_output(out / FIGURE, draw_experiment(experiment.name, compared))
     elsewhere = sum(run.elsewhere is not None for run in runs)
-    parts = _page_parts(experiment.name, found, at_once, elsewhere)
+    parts = _page_parts(experiment.name, found, compared, at_once, elsewhere)
     write_output(out / TABLE, ("\n".join(parts) + "\n").encode())
     return found
 
@@ -75,9 +75,9 @@ def write_into_page(experiment: ExperimentConfig, page: Path, out: Path) -> None
     write_output(page, text.encode())
 
 
-def write_experiment_figures(results: Sequence[RunResult], folder: Path) -> list[Path]:
+def write_experiment_figures(experiment: ExperimentConfig, results: Sequence[RunResult], folder: Path) -> list[Path]:
     """Each panel and table as files for a paper, a set for each number of steps."""
-    compared = [each for each in compare_arms(results) if any(arm.runs for arm in each.arms)]
+    compared = [each for each in compare_arms(results, _primary(experiment)) if any(arm.runs for arm in each.arms)]
     panels: dict[str, Panel] = {}
     tables: dict[str, ReportTable] = {}
     for each in compared:
@@ -87,6 +87,10 @@ def write_experiment_figures(results: Sequence[RunResult], folder: Path) -> list
     commands = {each.found.title: each.found.command for each in results if each.found is not None}
     tables |= {commands[title]: table for title, table in found_tables(results).items()}
     return write_figures(folder, panels, tables)
+
+
+def _primary(experiment: ExperimentConfig) -> str | None:
+    return None if experiment.primary is None else experiment.primary.key
 
 
 def _values(
@@ -132,7 +136,9 @@ def _comparison(compared: ArmComparison) -> dict[str, Any]:
     }
 
 
-def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere: int) -> Iterator[str]:
+def _page_parts(
+    name: str, results: Sequence[RunResult], compared: Sequence[ArmComparison], at_once: int, elsewhere: int
+) -> Iterator[str]:
     """Markdown. `elsewhere`: how many runs were trained in other folders."""
     finished = [result for result in results if result.finished]
     if not finished:
@@ -141,7 +147,7 @@ def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere
     beside = f" {elsewhere} of them were trained elsewhere, with times of that machine." if elsewhere else ""
     shared = f" Up to {at_once} runs went on at once, so times are those of a shared machine." if at_once > 1 else ""
     yield f"*Written by `raypoly experiment` ({__version__}): {_count_finished(results)}.{beside}{shared}*\n"
-    for comparison in compare_arms(results):
+    for comparison in compared:
         if any(arm.runs for arm in comparison.arms):
             yield comparison_text(comparison)
     for title, table in found_tables(results).items():

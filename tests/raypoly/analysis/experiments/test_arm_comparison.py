@@ -21,6 +21,7 @@ from raypoly.analysis.experiments.run_result import STRATEGIES, ResultsFile, Run
 from raypoly.analysis.metrics.pass_at_k import ProblemOutcome, summarise
 from raypoly.analysis.metrics.problem_counts import ProblemCounts, stratum_of
 from raypoly.analysis.reports.comparison_tables import comparison_tables, comparison_text, cost_table, part_table
+from raypoly.analysis.statistics.paired_differences import holm
 from tests.raypoly.analysis.experiments.made_experiments import (
     MEASURES,
     SAMPLES,
@@ -246,6 +247,27 @@ def test_an_arm_is_compared_with_the_first_and_with_its_start() -> None:
     assert gain.tested.p_value < gain.holm < 0.01
     assert found["grpo", BEFORE, "64"].paired.mean < 0
     assert interval_after(compared.arms[0].runs, "1") is not None
+
+
+def test_what_was_declared_comes_first_and_is_no_part_of_the_exploration_s_family() -> None:
+    runs = [
+        by_problem(arm, seed, [min(64, c + more) for c in drawn(seed, 0.3)])
+        for arm, more in (("grpo", 0), ("poly_epo", 12), ("pkpo", 3))
+        for seed in range(3)
+    ]
+    (plain,), (declared,) = compare_arms(runs), compare_arms(runs, primary="64")
+    before = {(each.arm, each.reference, each.measure): each for each in measure_differences(plain)}
+    after = {(each.arm, each.reference, each.measure): each for each in measure_differences(declared)}
+    claims = {name: each for name, each in after.items() if each.primary}
+    assert claims.keys() == {("poly_epo", "grpo", "64"), ("pkpo", "grpo", "64")}
+    alone = holm({name: each.tested.family_p_value for name, each in claims.items()})
+    assert {name: each.holm for name, each in claims.items()} == alone
+    assert all(each.holm <= before[name].holm for name, each in after.items())
+    text = comparison_text(declared)
+    first, _, rest = text.partition("**Difference from grpo**")
+    assert "**Primary, declared beforehand: pass@64 against grpo.**" in first
+    assert "pass@64" not in rest.partition("**Difference from where")[0]
+    assert "but the 2 primary, a family apart" in rest
 
 
 def test_one_seed_is_tested_over_problems_alone_and_the_table_says_so() -> None:

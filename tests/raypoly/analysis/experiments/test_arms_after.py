@@ -186,8 +186,9 @@ def test_a_refusal_is_exit_code_1_and_stands_in_the_report(runs: dict[str, Plann
         raise_outcome([], refusals(runs.values()))
     assert refused.value.exit_code == 1
     out = tmp_path / "out"
-    results = write_experiment_report(experiment(tmp_path, CHAIN), out, list(runs.values()), 1)
-    write_experiment_figures(results, tmp_path / "figures")
+    chain = experiment(tmp_path, CHAIN)
+    results = write_experiment_report(chain, out, list(runs.values()), 1)
+    write_experiment_figures(chain, results, tmp_path / "figures")
     assert "audit-s0,64,0.010," in (tmp_path / "figures" / "look-at-plans.csv").read_text()
     table = (out / TABLE).read_text()
     assert "| audit-s0 | 64 | 0.010 | - | go back to sft |" in table

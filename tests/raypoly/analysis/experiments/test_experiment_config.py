@@ -47,6 +47,8 @@ def test_an_arms_values_reach_its_run_as_they_were_written(tmp_path: Path) -> No
         ("arms: {a: {run.dir: /tmp/x}}", "arm a sets run.dir"),
         ("arms: {a: {train.seed: 3}}", "arm a sets train.seed"),
         ("arms: {../a: {}}", "names folders"),
+        ("arms: {a: {}, b: {}}\nprimary: {measure: pass@64, against: b}", "all arms are compared with a"),
+        ("arms: {a: {}}\nprimary: {measure: pass@x, against: a}", "primary.measure"),
         ("name: a/b\narms: {a: {}}", "names folders"),
         ("arms: {a: 3}", "arms.a"),
     ],
