@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raypoly.commands.command_options import Overrides
 from raypoly.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from raypoly.core.config import ScorerConfig
+    from raypoly.integrations.in_process import VerdictPool
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -19,7 +23,12 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on. Off loopback a token is needed.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one, and prints it.")] = 8300,
-    workers: Annotated[int | None, typer.Option(min=1, help="Programs run at once. Default: as many as CPUs.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Programs run at once. Default: as many as CPUs, of the cluster where RAY_ADDRESS is set."
+        ),
+    ] = None,
     waiting: Annotated[int, typer.Option(min=1, help="Programs that may wait; more are answered 429.")] = 4096,
     token_env: Annotated[
         str, typer.Option(help="Environment variable with the token that clients give.")
@@ -38,8 +47,10 @@ def serve(
     token = os.environ.pop(token_env, "")
     if not token and host not in _LOOPBACK:
         raise UsageError(f"--host {host} can be reached by others: set {token_env} to a token that clients give.")
-    config = scorer_config(overrides or [], workers)
-    with Verifier(() if problems is None else problems, evidence=evidence, config=config) as verifier:
+    config = scorer_config(overrides or [], workers).model_copy(update={"evidence": evidence})
+    asked = workers or any(word.startswith("scorer.workers=") for word in overrides or [])
+    pool = _cluster_pool(config, config.workers if asked else None) if os.environ.get("RAY_ADDRESS") else None
+    with Verifier(() if problems is None else problems, evidence=evidence, config=config, pool=pool) as verifier:
         try:
             server = Server((host, port), Service(verifier, waiting), token)
         except OSError as error:
@@ -54,3 +65,10 @@ def serve(
             server.serve_forever()
         except KeyboardInterrupt:
             typer.echo("Stopped; verdicts that were not sent are computed again when they are asked for.", err=True)
+
+
+def _cluster_pool(scorer: ScorerConfig, workers: int | None) -> VerdictPool:
+    from raypoly.core import settings
+    from workflows.cluster_pool import ClusterPool
+
+    return ClusterPool(settings.load(None).model_copy(update={"scorer": scorer}), workers)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
@@ -36,6 +36,13 @@ _NAMED: Mapping[str, Reward] = {"passed": passed, "fraction": fraction}
 _NO_TOKENS = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 
+class VerdictPool(Protocol):
+    """As `LocalPool`."""
+
+    def score(self, programs: Iterable[tuple[Problem, str | None]]) -> Iterator[Verdict]: ...
+    def close(self) -> None: ...
+
+
 class Verifier:
     """Owns `workers` sandboxes until `close`; methods may be called from several threads at once."""
 
@@ -45,12 +52,14 @@ class Verifier:
         workers: int = 2,
         evidence: bool = True,
         config: ScorerConfig | None = None,
+        pool: VerdictPool | None = None,
         **limits: Any,
     ) -> None:
         """`problems`: a file, a folder or a pattern, or rows of any format of docs/problem-formats.md.
 
         `evidence`: look for strategies too, which triples a short program's cost. `limits`: keys of `scorer`, such as
-        `cpu_seconds_per_test=2`; `config` stands for `workers` and all of them. Raises `UsageError` for a problem or a
+        `cpu_seconds_per_test=2`; `config` stands for `workers` and all of them. `pool`: other scorers than this
+        process's own, closed with it. Raises `UsageError` for a problem or a
         limit that can't be used, `IsolationMissing` where programs can't be confined.
         """
         file = _read(problems)
@@ -62,7 +71,7 @@ class Verifier:
             config = settings.load(None, [f"scorer.{key}={value}" for key, value in limits.items()]).scorer
             config = config.model_copy(update={"workers": workers})
         self.config = config
-        self._pool = LocalPool(self.config, StrategyEvidence() if evidence else None)
+        self._pool = pool or LocalPool(self.config, StrategyEvidence() if evidence else None)
 
     def __enter__(self) -> Self:
         return self
