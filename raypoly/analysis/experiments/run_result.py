@@ -45,6 +45,9 @@ SIDE_MEASURES = {
 }
 """Columns of metrics.jsonl, and their names in a table."""
 _ROUNDING = 1e-6
+VALIDATION = "validation pass@"
+"""How curves of evaluations on validation begin; a k follows."""
+_MOST_SHOWN = 64
 _CURVES = ("reward", "strategies_correct", "strategies_correct_judged", *SIDE_MEASURES)
 
 Measures = Mapping[str, float | None]
@@ -338,7 +341,8 @@ def read_result(arm: str, seed: int, start: str, steps: int, place: Path | RunFi
         trouble=trouble,
         before=_measures(before),
         after=_measures(after),
-        curves={name: [(row["step"], row[name]) for row in rows if row.get(name) is not None] for name in _CURVES},
+        curves={name: [(row["step"], row[name]) for row in rows if row.get(name) is not None] for name in _CURVES}
+        | _on_validation(evaluations),
         step_seconds=math.fsum(seconds) / len(seconds) if seconds else None,
         training_seconds=math.fsum(seconds),
         evaluation_seconds=math.fsum(e.get("seconds", 0.0) for e in evaluations) - paused,
@@ -348,6 +352,17 @@ def read_result(arm: str, seed: int, start: str, steps: int, place: Path | RunFi
         found=found,
         costs=ScaffoldCosts.of(after, numbers[1].problems if numbers[1] else None),
     )
+
+
+def _on_validation(evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[tuple[int, float]]]:
+    """pass@1 and pass@k of the largest k by step, as curves of `VALIDATION` and the k."""
+    kept = [each for each in evaluations if each["split"] == "validation"]
+    ks = sorted({k for each in kept for k in each["pass_at_k"] if int(k) <= _MOST_SHOWN}, key=int)
+    chosen = dict.fromkeys((*ks[:1], *ks[-1:]))
+    return {
+        f"{VALIDATION}{k}": sorted((each["step"], each["pass_at_k"][k]) for each in kept if k in each["pass_at_k"])
+        for k in chosen
+    }
 
 
 def evaluation_numbers(files: RunFiles, evaluation: Mapping[str, Any] | None) -> EvaluationNumbers | None:

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 
 from raypoly.analysis.experiments.arm_comparison import ArmComparison, SeedSpread
 from raypoly.analysis.experiments.compared_runs import ComparedRun
-from raypoly.analysis.experiments.run_result import STRATEGIES
+from raypoly.analysis.experiments.run_result import STRATEGIES, VALIDATION
 from raypoly.analysis.reports import figures
 from raypoly.analysis.reports.figures import Panel
 from raypoly.analysis.reports.run_table import WAITS, Rows, first_and_last, shown_ks
@@ -37,6 +37,7 @@ _MOST_BARS = 60  # with more steps than this, neighbouring steps share a bar, wh
 _OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 # An arm that lies on another leaves it to be seen. Dashed and dotted stand for other things.
 _LINES = ("-", "-.", (0, (5, 1, 1, 1, 1, 1)))
+_FRONTIER = "pass@k over pass@1 on validation: each arm a path over its steps"
 _TRAINING: Mapping[str, str] = {
     "reward": "Reward of training rollouts",
     "strategies": "Strategies of training rollouts, judged",
@@ -237,7 +238,8 @@ def experiment_panels(comparison: ArmComparison) -> dict[str, Panel]:
     judged = curves("strategies_correct_judged", linestyle=":")
     dotted = [({**style, "label": None, "gid": f"{style['label']}, judged"}, found) for style, found in judged]
     correct = [*curves("strategies_correct"), *dotted]
-    return {
+    frontier = {"frontier": Panel(_FRONTIER, partial(_frontier, **known))} if _validated(comparison) else {}
+    return frontier | {
         "coverage": Panel("pass@k by k on test, before and after", partial(_coverage, **known)),
         "strategies": Panel("distinct correct strategies by arm", partial(_strategies_by_arm, **known)),
         "reward": _over_steps("reward", curves("reward"), title=_TRAINING["reward"]),
@@ -293,6 +295,31 @@ def _coverage(axes: Axes, comparison: ArmComparison, styles: Mapping[str, Style]
     for arm in comparison.arms:
         _over_k(axes, {k: arm.after(k) for k in ks}, styles[arm.name])
     figures.samples_axis(axes, ks, "Coverage on the test split")
+
+
+def _validated(comparison: ArmComparison) -> Sequence[str]:
+    """The curves of pass@1 and of pass@k that all finished runs have; none where there are not two."""
+    of_runs = [
+        [name for name in run.curves if name.startswith(VALIDATION)] for arm in comparison.arms for run in arm.runs
+    ]
+    shared = [name for name in (of_runs or [[]])[0] if all(name in names for names in of_runs)]
+    return shared if len(shared) == 2 else ()
+
+
+def _frontier(axes: Axes, comparison: ArmComparison, styles: Mapping[str, Style]) -> None:
+    """Of equal pass@1, more coverage is higher; a path that falls pays for one with the other. Means over seeds."""
+    across, up = _validated(comparison)
+    for arm in comparison.arms:
+        sides = [[dict(run.curves[name]) for run in arm.runs] for name in (across, up)]
+        steps = sorted(set.intersection(*(set(points) for side in sides for points in side))) if arm.runs else []
+        means = [[float(np.mean([points[step] for points in side])) for step in steps] for side in sides]
+        path = [*zip(*means, strict=True)]
+        if path:
+            axes.plot(*means, linewidth=1.2, marker="o", markersize=2.5, **styles[arm.name])
+            (x, y) = path[-1]
+            axes.plot(x, y, marker="o", markersize=7, color=styles[arm.name]["color"])
+            axes.annotate(str(steps[-1]), (x, y), (5, 4), textcoords="offset points", fontsize=7)
+    axes.set(title="Coverage over accuracy, validation", xlabel="pass@1", ylabel=up.removeprefix("validation "))
 
 
 def _over_k(axes: Axes, spreads: Mapping[str, SeedSpread | None], style: Style) -> None:

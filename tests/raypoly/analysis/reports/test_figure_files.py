@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,6 +18,7 @@ from matplotlib.text import Text
 from raypoly import Run
 from raypoly.analysis.experiments.arm_comparison import compare_arms
 from raypoly.analysis.experiments.compared_runs import compare_runs
+from raypoly.analysis.experiments.run_result import VALIDATION, RunResult
 from raypoly.analysis.reports.charts import comparison_panels, experiment_panels, run_panels
 from raypoly.analysis.reports.comparison_tables import comparison_tables
 from raypoly.analysis.reports.figures import SMALLEST, WIDTH, Panel, drawn, write_figures
@@ -52,6 +55,26 @@ def test_each_panel_and_table_is_a_file_a_column_wide_and_the_same_each_time(tmp
     rows = list(csv.reader(found["results.csv"].decode().splitlines()))
     assert rows[0][:3] == ["", "runs", "pass@1"]
     assert [row[0] for row in rows[1:]] == ["before", *ARMS]
+
+
+def test_the_frontier_is_a_path_of_means_over_the_steps_that_all_seeds_have() -> None:
+    def run(arm: str, seed: int, *points: tuple[int, float, float]) -> RunResult:
+        curves = {
+            f"{VALIDATION}1": [(s, one) for s, one, _ in points],
+            f"{VALIDATION}16": [(s, k) for s, _, k in points],
+        }
+        return replace(made_result(arm, seed), curves=curves)
+
+    runs = [run("grpo", 0, (0, 0.2, 0.8), (20, 0.5, 0.7)), run("grpo", 1, (0, 0.4, 1.0), (20, 0.7, 0.7), (40, 1, 1))]
+    (comparison,) = compare_arms([*runs, run("poly_epo", 0, (0, 0.2, 0.8), (20, 0.6, 0.9))])
+    axes = Figure().subplots()
+    experiment_panels(comparison)["frontier"].draw(axes)
+    paths = {line.get_label(): np.column_stack(line.get_data()).tolist() for line in axes.get_lines()}
+    assert paths["grpo"] == [pytest.approx([0.3, 0.9]), pytest.approx([0.6, 0.7])]
+    assert paths["poly_epo"] == [[0.2, 0.8], [0.6, 0.9]]
+    assert axes.get_ylabel() == "pass@16"
+    (unmeasured,) = compare_arms([*runs, made_result("poly_epo", 0)])
+    assert "frontier" not in experiment_panels(unmeasured)
 
 
 def test_no_text_is_smaller_than_seven_points(tmp_path: Path) -> None:
