@@ -131,6 +131,7 @@ class EngineClient(ReplacedActor):
 
     @property
     def name(self) -> str:
+        """Of its current actor."""
         return self._next_name
 
     @property

@@ -25,6 +25,8 @@ Deliver = Callable[[EngineClient], Awaitable[None]]
 
 
 class Generator:
+    """A run's engines."""
+
     samples = True
     """Whether there are engines at all; `TokenizerOnly` has none."""
 

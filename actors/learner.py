@@ -131,6 +131,7 @@ class LearnerActor(Watched):
 
     @ray.method(concurrency_group=_WRITING)  # type: ignore[untyped-decorator]
     def write(self, writer: ShardWriter) -> tuple[Shard, ...]:
+        """Write the copy and drop it."""
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
             raise RuntimeError("snapshot() comes before write()")

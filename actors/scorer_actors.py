@@ -28,6 +28,8 @@ SUITE_CHARACTERS = 256 << 20
 
 
 class Scorer(Watched):
+    """Runs chunks of programs of one problem."""
+
     def __init__(self, limits: ScorerConfig, index: int) -> None:
         self._limits, self._index = limits, index
         self._suites = LRUCache[str, TestSuite](SUITES, SUITE_CHARACTERS)

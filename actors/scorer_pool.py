@@ -49,6 +49,8 @@ class _Flight:
 
 
 class ScorerPool:
+    """The scorer actors' client."""
+
     actors_class: Callable[..., ScorerActors] = ScorerActors
 
     def __init__(
@@ -82,6 +84,7 @@ class ScorerPool:
         return self._queue.waiting
 
     def counts(self) -> dict[str, int]:
+        """Numbers of actors by what they do."""
         ready, idle = len(self._actors.ready), len(self._actors.idle)
         return {"busy": ready - idle, "idle": idle, "starting": self._actors.starting}
 

@@ -66,6 +66,7 @@ class Watched:
 
 
 def all_stacks() -> str:
+    """Python stacks of this process's threads."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     out = io.StringIO()
     for ident, frame in sys._current_frames().items():

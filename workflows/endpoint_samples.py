@@ -175,6 +175,8 @@ class ModelEndpoint:
 
 
 class EndpointSamples:
+    """Responses of one round, a request each."""
+
     def __init__(self, endpoint: ModelEndpoint, scorers: ScorerPool, skipped: SkippedGroups, seeds: SeedsOf) -> None:
         self._endpoint, self._scorers, self._skipped, self._seeds = endpoint, scorers, skipped, seeds
 

@@ -115,6 +115,8 @@ async def _weights(config: ModelEvaluationConfig) -> str | None:
 
 
 class ModelEvaluation:
+    """One start of an evaluation."""
+
     def __init__(self, stack: AsyncExitStack, asked: _Asked, ending: Shutdown, console: Console) -> None:
         """Open the folder; the stack closes what is opened."""
         self._asked, self._config, self._stack = asked, asked.config, stack

@@ -11,6 +11,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
+    """A signal asked the command to end."""
+
     def __init__(self, sentence: str, number: int) -> None:
         super().__init__(sentence)
         self.exit_code = 128 + number

@@ -81,6 +81,7 @@ class TestSuite:
 
     @cached_property
     def hash(self) -> str:
+        """SHA-256 of the content, hex."""
         kind = self.kind if self.comparison == self.default_comparison else f"{self.kind}, {self.comparison}"
         if self.checker:
             kind = f"{kind}, checker {hashlib.sha256(self.checker.encode()).hexdigest()}"

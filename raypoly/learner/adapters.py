@@ -40,6 +40,7 @@ def add_adapters(model: PreTrainedModel, rank: int, alpha: int, seed: int) -> No
 
 
 def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The parameters that have gradients, by name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 

@@ -116,6 +116,7 @@ class CheckpointState:
         self._digest = None
 
     def snapshot(self, version: int, reference_digest: str | None) -> Snapshot:
+        """Copy this rank's part to the host."""
         names = self._trained()
         state = self._optimizer.state_dict()["state"]
         moments = {f"{names[index]}|{key}": value for index, entry in state.items() for key, value in entry.items()}

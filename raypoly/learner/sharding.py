@@ -38,6 +38,8 @@ class RendezvousStore:
 
 
 class ShardedRanks(Ranks):
+    """Several ranks, one process each."""
+
     def __init__(self, rank: int, size: int, host: str, port: int, device: torch.device) -> None:
         """Returns when every rank is there. A `RendezvousStore` listens at the port."""
         self.rank, self.size, self._device = rank, size, device
@@ -112,6 +114,7 @@ class ShardedRanks(Ranks):
                     yield name, distribute_tensor(tensor, self._mesh, [Shard(0)], src_data_rank=reader)
 
     def leave(self) -> None:
+        """End the process group."""
         dist.destroy_process_group()
 
 

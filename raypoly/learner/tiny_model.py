@@ -79,6 +79,7 @@ def build_model(vocabulary: int, seed: int) -> Qwen3ForCausalLM:
 
 
 def save_folder(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, path: Path) -> None:
+    """Write an ordinary Hugging Face folder."""
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
 

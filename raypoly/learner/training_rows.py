@@ -29,6 +29,7 @@ class TrainingRow:
 
     @property
     def length(self) -> int:
+        """Prompt and response, in tokens."""
         return len(self.prompt_tokens) + len(self.tokens)
 
 

@@ -89,6 +89,7 @@ class RunFiles:
 
     @property
     def problem_sets(self) -> tuple[str, ...]:
+        """As `run_identity.problem_sets`."""
         return problem_sets(self.store)
 
     @property
@@ -141,6 +142,7 @@ class RunFiles:
 
     @property
     def steps(self) -> list[int]:
+        """The steps with stored rollouts."""
         return list(self._files())
 
     def rollouts(self, step: int) -> pa.Table:

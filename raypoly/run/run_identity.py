@@ -259,4 +259,5 @@ def keys_without_effect(section: type[Section]) -> frozenset[str]:
 
 
 def resumable_keys(section: type[Section]) -> frozenset[str]:
+    """The dotted keys that carry `on_resume`."""
     return frozenset(key.name for key in config_keys(section) if key.on_resume)

@@ -49,6 +49,8 @@ class Sink(Protocol):
 
 
 class Sinks:
+    """Several sinks as one."""
+
     def __init__(self, sinks: Sequence[Sink], boards: Sequence[Sink] = (), last_step: int = -1) -> None:
         """`boards` take evaluations, too, but nothing up to `last_step`, which an earlier start has logged."""
         self._sinks, self._boards, self._last_step = sinks, boards, last_step

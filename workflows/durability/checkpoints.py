@@ -65,6 +65,8 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Checkpoint:
+    """A checkpoint whose every checksum holds."""
+
     step: int
     manifest: Manifest = field(repr=False)
     store: Store = field(repr=False)

@@ -72,6 +72,7 @@ class History:
 
     @property
     def steps(self) -> tuple[int, ...]:
+        """Steps whose rollouts are kept, ascending."""
         bundles = list(self._bundles)  # a copy: the journal's thread may be adding one
         return tuple(sorted({*self._singles, *(step for span in bundles for step in span.steps)}))
 

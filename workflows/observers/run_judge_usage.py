@@ -64,6 +64,7 @@ class RunJudgeUsage:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     def take_unreported(self) -> UsageCounts:
+        """The use since the last call."""
         new = {name: value - self._reported[name] for name, value in self._total.items()}
         self._reported = Counter(self._total)
         return {name: value for name, value in new.items() if value > 0}

@@ -18,6 +18,8 @@ from workflows.durability.journal import Journal
 
 
 class Summary:
+    """Rewrites the file whole whenever something changes."""
+
     def __init__(self, store: Store, journal: Journal, config: Config) -> None:
         self._store, self._journal, self._config = store, journal, config
         self._seconds: Counter[str] = Counter()
@@ -43,6 +45,7 @@ class Summary:
         self.steps = row["step"] + 1
 
     def told_before(self, results: Mapping[str, Any]) -> bool:
+        """Whether an earlier start's summary has it."""
         return (results["step"], results["split"]) in self._told
 
     def clip_share(self, clipped: bool) -> float:

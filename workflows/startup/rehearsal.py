@@ -139,6 +139,7 @@ class Rehearsal:
         self.opened, self.config = opened, config
 
     async def run(self) -> Mapping[str, Any]:
+        """The step's row of metrics. Raises `RehearsalFailed`."""
         opened = self.opened
         journal, services = opened.durability.journal, opened.services
         opened.observers.progress.start(1, 0)

@@ -67,6 +67,8 @@ class NamedParts:
 
 @dataclass(frozen=True)
 class StartedActors:
+    """Which actors start beside the learner."""
+
     samples: bool
     scoring: bool
     judging: bool
@@ -84,6 +86,7 @@ class StartedActors:
         )
 
     def describe(self, engine: str) -> str:
+        """The actors, for a person. `engine`: generator.engine."""
         started = {
             "learner": True,
             "engine": self.samples,

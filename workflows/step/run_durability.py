@@ -77,6 +77,7 @@ class RunDurability:
     """Of a Hugging Face folder; the same at every step."""
 
     async def commit(self, record: Record) -> None:
+        """Return when the record is durable."""
         with self.context.in_flight.waiting("commit", STORAGE):
             await self.journal.commit(record)
         self.context.retries.progress()

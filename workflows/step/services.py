@@ -21,6 +21,8 @@ Around = Callable[[str, Awaitable[None]], Awaitable[None]]
 
 @dataclass
 class Services:
+    """The clients of a run's actors."""
+
     generator: Generator
     learner: LearnerSession
     scorers: ScorerPool

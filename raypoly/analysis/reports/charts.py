@@ -60,6 +60,7 @@ def draw_run(run: RunFiles) -> bytes:
 
 
 def run_panels(run: RunFiles) -> list[Panel]:
+    """The three panels of `draw_run`."""
     known: dict[str, Any] = {"rows": run.rows, "evaluations": run.evaluations}
     return [
         Panel("pass@k and reward over the steps", partial(_pass_over_steps, **known)),
@@ -227,6 +228,7 @@ def draw_experiment(name: str, comparisons: Sequence[ArmComparison]) -> bytes:
 
 
 def experiment_panels(comparison: ArmComparison) -> dict[str, Panel]:
+    """The panels by name; `frontier` where all runs were measured on validation."""
     styles = _styles(arm.name for arm in comparison.arms)
     known: dict[str, Any] = {"comparison": comparison, "styles": styles}
 

@@ -78,6 +78,7 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None, o
 
 
 def run_tables(run: RunFiles) -> dict[str, ReportTable]:
+    """By name, those that have rows."""
     found = {
         "results": results_table(run.summary),
         **dict(zip(_SCAFFOLDS, _scaffolds(run), strict=False)),

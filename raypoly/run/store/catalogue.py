@@ -70,6 +70,8 @@ def segment_key(span: Span) -> str:
 
 @dataclass(frozen=True)
 class Catalogue:
+    """The files in `rollouts/`."""
+
     singles: Mapping[int, str]
     """Keys of the steps that have a file of their own."""
     bundles: Mapping[Span, str]
@@ -103,6 +105,7 @@ class Catalogue:
 
 
 def completed_steps(store: Store) -> tuple[int, ...]:
+    """The steps whose rollouts are kept, ascending."""
     return tuple(Catalogue.of(store.list(f"{PREFIX}step")).files)
 
 

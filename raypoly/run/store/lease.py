@@ -19,6 +19,8 @@ from raypoly.core.errors import LeaseHeld, StaleEpoch
 
 @dataclass(frozen=True)
 class LeaseOwner:
+    """A process that owns a lease."""
+
     host: str
     pid: int
     command: str

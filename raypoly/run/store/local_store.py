@@ -102,6 +102,8 @@ class Disk:
 
 
 class LocalStore(Store):
+    """Objects as files under one folder."""
+
     def __init__(self, root: Path, disk: Disk | None = None, make: bool = True) -> None:
         """`make=False`: do not make the folder, to look into one that may not exist."""
         super().__init__(Location.parse(root), root)

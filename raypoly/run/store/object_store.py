@@ -57,6 +57,8 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 
 
 class ObjectStore(Store):
+    """Objects of one bucket and prefix."""
+
     one_request = 2 * PART
 
     def __init__(self, location: Location, options: StorageOptions) -> None:

@@ -230,6 +230,7 @@ def finding_rows(stage: str, finding: Any, size: int | None = None) -> pa.Table:
 
 
 def finding_of_rows(stage: str, table: pa.Table) -> Any:
+    """The inverse of `finding_rows`."""
     state = table.column(_STATE)[0].as_py()
     if state is None or state == _UNKNOWN:
         return UNKNOWN if state else None

@@ -129,6 +129,7 @@ def _numbers(rows: Sequence[Float64], sizes: Sequence[int]) -> pa.Array:
 
 
 def decode_step(table: pa.Table, head: Head) -> CompletedStep:
+    """The inverse of `encode_step`."""
     found = [_group_of(head.step, slot, table.slice(start, end - start)) for slot, start, end in runs(table["slot"])]
     groups, rewards, advantages, of_drafts = zip(*found, strict=True) if found else ((), (), (), ())
     drafted = of_drafts if any(group.drafts for group in groups) else ()
@@ -182,6 +183,7 @@ class StepsFile:
         return cls({head.step: head for head in heads}, file)
 
     def table(self, step: int) -> pa.Table:
+        """The rollouts of one of its steps."""
         return self.file.read_row_group(list(self.heads).index(step), use_threads=False)
 
 

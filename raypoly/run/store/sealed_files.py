@@ -64,6 +64,7 @@ def _digest(values: Mapping[str, Any]) -> str:
 
 
 def encode_table(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
+    """A Parquet file's bytes."""
     return encode_tables(table.schema, [table], metadata)
 
 

@@ -22,6 +22,8 @@ WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class Shard:
+    """A file of a checkpoint."""
+
     name: str
     sha256: str
     bytes: int

@@ -136,6 +136,7 @@ class StageRunner:
         return group.with_findings(**{name: _encoded(self[name], group, finding) for name, finding in known.items()})
 
     def decode(self, group: Group) -> Group:
+        """The inverse of `encode`."""
         return group.with_findings(**{name: _decoded(self[name], finding) for name, finding in group.findings.items()})
 
     async def _run(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Any:
