@@ -103,6 +103,7 @@ class GgufModel:
 
     @property
     def _cache_key(self) -> str:
+        """SHA-256, hex, over the file and the code that makes its folder."""
         made_by = [version("transformers"), version("gguf"), inspect.getsource(_dequantise)]
         return hashlib.sha256(json.dumps([self.sha256, *made_by]).encode()).hexdigest()
 
@@ -172,6 +173,7 @@ def _read_tokenizer(model: GgufModel, sha256: str) -> Any:
 
 
 def _run_apart(model: GgufModel, folder: Path) -> None:
+    """`_dequantise`, or `RaypolyError` if its process dies."""
     # in a process of its own, whose memory is free again afterwards
     fields = [str(value) for value in asdict(model).values()]
     package = str(Path(__file__).resolve().parents[2])
@@ -193,6 +195,7 @@ def _run_apart(model: GgufModel, folder: Path) -> None:
 
 
 def _dequantise(model: GgufModel, folder: Path) -> None:
+    """Write the Hugging Face folder. Raises `UsageError` if the file can't be read."""
     import torch
     from transformers import AutoModelForCausalLM, GgufConfig
     from transformers.utils import logging

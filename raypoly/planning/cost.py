@@ -60,6 +60,8 @@ def planned_evaluations(config: Config, problems: Mapping[str, int]) -> Iterator
 
 @dataclass(frozen=True)
 class JudgeForecast:
+    """The judge's part in one step."""
+
     groups: float
     """Groups that are judged; 0 if none is."""
     usd: float | None

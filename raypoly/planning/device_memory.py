@@ -11,7 +11,7 @@ out of sums, which then are "at least".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from raypoly.algorithms import objectives
@@ -27,7 +27,6 @@ from raypoly.planning.learner_memory import (
     SAMPLING,
     DeviceMemory,
     MemoryPart,
-    Phase,
     checkpoint_bytes,
     learner_parts,
     trained_weights,
@@ -44,6 +43,12 @@ _ACTIVITY = {
     "hand-over": "while new weights go to the engine",
 }
 
+Need = Callable[[Config], int]
+ConfigChange = tuple[str, Config]
+"""An override as it is written on the command line, and the config with it."""
+
+_LOGITS_MIB = 256
+_LORA_RANK = 32
 # Tokens of vLLM's largest batch, as `raypoly.rollouts.engines.vllm_engine` sets it; at least one whole sequence.
 _VLLM_BATCH = 8192
 _GRAPHS = GIB  # vLLM's CUDA graphs and workspaces. An estimate.
@@ -77,16 +82,20 @@ def host_memory(config: Config, shape: ModelShape, layout: DeviceLayout) -> Devi
 
 def check_memory(config: Config, shape: ModelShape, device: Device, layout: DeviceLayout) -> None:
     """Raise `UsageError` for the first device that can't hold its parts."""
-    for holding in plan_memory(config, shape, device, layout):
+    for place, holding in enumerate(plan_memory(config, shape, device, layout)):
         if holding.needed <= device.memory:
             continue
         phase = holding.peak
         largest = holding.largest(phase)
+
+        def need(changed: Config, place: int = place) -> int:
+            return plan_memory(changed, shape, device, layout)[place].needed
+
         elsewhere = "" if device.gpu else " (`--dry-run --gpu NAME` plans for a GPU that is not here.)"
         raise UsageError(
             f"This does not fit: {holding.where} ({device.name}) has {format_bytes(device.memory)}, and "
             f"{format_bytes(holding.needed)} are needed {_ACTIVITY[phase]}, of which {format_bytes(largest.bytes)} are "
-            f"{largest.name}. {_advise(holding, phase)}{elsewhere}"
+            f"{largest.name}. {_advise(config, need, device)}{elsewhere}"
         )
 
 
@@ -113,15 +122,76 @@ def _others(config: Config) -> tuple[MemoryPart, ...]:
     )
 
 
-def _advise(holding: DeviceMemory, phase: Phase) -> str:
-    held = sorted((part for part in holding.parts if phase in part.phases), key=lambda part: -(part.bytes or 0))
-    keys = ", ".join(dict.fromkeys(key for part in held for key in part.keys))
-    turned = f"These keys change that, the ones that do most first: {keys} (docs/gpu.md). Else take" if keys else "Take"
-    return f"{turned} a device with more memory, several of them, or a smaller model."
+def _advise(config: Config, need: Need, device: Device) -> str:
+    """Each change of a key that is enough alone, else all of them together, else what remains of `need` bytes."""
+    single = [
+        f"{words} needs {format_bytes(needed)}"
+        for words, changed in _changes(config)
+        if (needed := _needed(need, changed)) is not None and needed <= device.memory
+    ]
+    if single:
+        return f"What is enough: {'; or '.join(single)}."
+    chosen, needed = _together(config, need, device)
+    if chosen and needed <= device.memory:
+        return f"What is enough: {' '.join(chosen)} needs {format_bytes(needed)}."
+    tried = f"Even with {' '.join(chosen)} it would be {format_bytes(needed)}: " if chosen else ""
+    return f"{tried}take a device with more memory, several of them, or a smaller model."
+
+
+def _changes(config: Config) -> Iterator[ConfigChange]:
+    # From the change that costs least; first those that change no result.
+    train = config.train
+    if train.logits_mib > _LOGITS_MIB:
+        yield _change(config, "train", "logits_mib", _LOGITS_MIB)
+    for kind in {"off": ("products", "layers"), "products": ("layers",)}.get(train.activation_checkpointing, ()):
+        yield _change(config, "train", "activation_checkpointing", kind)
+    longest = config.generator.max_prompt_tokens + config.generator.max_tokens
+    if train.token_budget > longest:
+        yield _change(config, "train", "token_budget", max(longest, train.token_budget // 2))
+        if train.token_budget // 2 > longest:
+            yield _change(config, "train", "token_budget", longest)
+    fraction = config.generator.gpu_memory_fraction
+    for lower in (0.4, 0.3, 0.2):
+        if lower < fraction:
+            yield _change(config, "generator", "gpu_memory_fraction", lower)
+    if config.model.lora_rank is None:
+        yield _change(config, "model", "lora_rank", _LORA_RANK)
+
+
+def _together(config: Config, need: Need, device: Device) -> tuple[Sequence[str], int]:
+    """Make one change after the other until it fits. Returns the last change of each key, and the bytes then needed."""
+    chosen: dict[str, str] = {}
+    needed = need(config)
+    # After each change that helps, the list of changes begins anew: it depends on the config.
+    while needed > device.memory:
+        for words, changed in _changes(config):
+            less = _needed(need, changed)
+            if less is not None and less < needed:
+                config, needed = changed, less
+                chosen[words.partition("=")[0]] = words
+                break
+        else:
+            break
+    return list(chosen.values()), needed
+
+
+def _change(config: Config, section: str, key: str, value: object) -> ConfigChange:
+    changed = getattr(config, section).model_copy(update={key: value})
+    return f"{section}.{key}={value}", config.model_copy(update={section: changed})
+
+
+def _needed(need: Need, config: Config) -> int | None:
+    """None where the engine would have no room."""
+    try:
+        return need(config)
+    except UsageError:
+        return None
 
 
 @dataclass(frozen=True)
 class EngineRoom:
+    """The engine's room for sequences."""
+
     tokens: int
     """Of the KV cache."""
     longest: int

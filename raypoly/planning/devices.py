@@ -26,6 +26,8 @@ GIB = 1024**3
 
 @dataclass(frozen=True)
 class FreeResources:
+    """Free memory and disk in bytes."""
+
     memory: int
     disk: int
 
@@ -35,6 +37,7 @@ ELSEWHERE = FreeResources(memory=1 << 60, disk=1 << 60)
 
 
 def this_machine(folder: Path) -> FreeResources:
+    """Free memory, and free disk under `folder`."""
     return FreeResources(_free_memory(), shutil.disk_usage(existing_parent(folder)).free)
 
 

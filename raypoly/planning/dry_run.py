@@ -17,10 +17,10 @@ from raypoly.planning.cost import forecast_judge
 from raypoly.planning.device_memory import check_memory, engine_room, host_memory, plan_memory
 from raypoly.planning.devices import Device, choose_device, layout_of, this_machine
 from raypoly.planning.learner_memory import PHASES, DeviceMemory, checkpoint_bytes, trained_weights
-from raypoly.planning.model_shape import shape_of
+from raypoly.planning.model_shape import RowLayout, row_layout, shape_of
 from raypoly.planning.preflight import require_tests
 from raypoly.rollouts import scaffolds
-from raypoly.rollouts.scaffolds.run_scaffolds import fit_problems
+from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, fit_problems
 from raypoly.run.run_identity import RunDirectory
 from raypoly.strategies.judge.judge_usage import dollars
 
@@ -44,6 +44,7 @@ def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None
 
 
 def describe_run(config: Config, source: ProblemSet, run_dir: str, resumes: bool) -> str:
+    """The plan, as text."""
     parts = [
         "# plan",
         f"problems: {describe_splits(source, config.problems)}",
@@ -74,6 +75,7 @@ def _step_lines(config: Config) -> Iterator[str]:
     tokens = train.steps * rollouts * config.generator.max_tokens
     model = config.model.path or f"the tiny model, warm-started with seed {config.warm_start.seed}"
     yield f"model: {model}"
+    yield describe_layout(config, row_layout(config.model.path))
     what = f"at most {tokens:,} sampled tokens" if scaffolds.of_run(config).samples else "all given, none sampled"
     yield (
         f"training: {train.steps} steps x {train.prompts_per_step} problems x {train.rollouts} rollouts "
@@ -84,7 +86,24 @@ def _step_lines(config: Config) -> Iterator[str]:
     yield f"checkpoints: every {train.checkpoint_every} steps"
 
 
+def describe_layout(config: Config, layout: RowLayout | None) -> str:
+    """One line of `--dry-run`, with what padding costs."""
+    if layout is None:
+        return "rows: packed or padded, unknown before the model loads"
+    if layout == "packed":
+        return "rows: packed, prompts shared"
+    prompt, response = config.generator.max_prompt_tokens, config.generator.max_tokens
+    rollouts = config.train.rollouts
+    prompts = distinct_prompts(scaffolds.of_run(config), rollouts)
+    times = rollouts * (prompt + response) / (prompts * prompt + rollouts * response)
+    return (
+        f"rows: padded to one length, prompt computed for each response: about {times:.1f} times the tokens of packed "
+        "rows with prompts and responses at their limits, more where lengths differ"
+    )
+
+
 def _evaluation_lines(config: Config, problems: Mapping[str, int]) -> Iterator[str]:
+    """`problems`: how many with tests each split has."""
     evaluate = config.evaluate
     if evaluate.every == 0:
         yield "evaluation: never (evaluate.every=0)"
@@ -109,6 +128,7 @@ def refuse_unfit(config: Config, device: Device) -> None:
 
 
 def _memory(config: Config, device: Device) -> Iterator[str]:
+    """Raises `UsageError` where the engine has no room for one sequence."""
     shape, layout = shape_of(config.model.path), layout_of(config, device)
     model = config.model.path or "the tiny model"
     yield f"# memory: {device.name}, {format_bytes(device.memory)}"

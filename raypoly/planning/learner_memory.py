@@ -47,11 +47,14 @@ class MemoryPart:
 
 @dataclass(frozen=True)
 class DeviceMemory:
+    """All that one device holds."""
+
     where: str
     """`the GPU`, `the learner's GPU` ..."""
     parts: tuple[MemoryPart, ...]
 
     def total(self, phase: Phase) -> int:
+        """Known bytes."""
         return sum(part.bytes or 0 for part in self.parts if phase in part.phases)
 
     @property
@@ -183,6 +186,7 @@ def learner_parts(config: Config, shape: ModelShape, layout: DeviceLayout) -> It
 
 
 def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
+    """What stays between steps."""
     # Gradients stay until the next step begins; where an engine sleeps, only until it wakes.
     trained, ranks, lora = trained_weights(config, shape), layout.ranks, config.model.lora_rank
     adapters = trained if lora else 0

@@ -1,4 +1,4 @@
-"""Sizes of a model, from its own `config.json`: numbers of weights, bytes of cache.
+"""Sizes of a model, from its own `config.json`: numbers of weights, bytes of cache, layout of training rows.
 
     shape = shape_of("Qwen/Qwen3-4B-Base")      # a local folder, what the hub's cache holds, or a published model
     shape.parameters                            # 4_022_468_096
@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from raypoly.core.gguf_models import GgufModel
 
@@ -179,8 +179,27 @@ def config_of(path: str) -> dict[str, Any] | None:
     return values if isinstance(values, dict) else None
 
 
+RowLayout = Literal["packed", "padded"]
+_PACKED = {"full_attention", "sliding_attention"}  # kinds of layers (`layer_types`) that packed attention computes
+
+
 def is_mixture(path: str) -> bool:
     """Whether a model's config tells of a mixture of experts."""
-    found = config_of(path) or {}
-    values = {**found, **(found.get("text_config") or {})}
+    values = _text_config(path)
     return any(name.endswith("_experts") and isinstance(count, int) and count > 1 for name, count in values.items())
+
+
+def row_layout(path: str | None) -> RowLayout | None:
+    """Layout of a model's training rows by its config; None if unknown before the learner loads and tries the model."""
+    values = _text_config(path) if path is not None else {}
+    if values.get("attn_logit_softcapping") is not None:
+        return "padded"
+    kinds = values.get("layer_types")
+    if kinds is not None:
+        return "packed" if set(kinds) <= _PACKED else "padded"
+    return None if shape_of(path) is None else "packed"
+
+
+def _text_config(path: str) -> dict[str, Any]:
+    found = config_of(path) or {}
+    return {**found, **(found.get("text_config") or {})}

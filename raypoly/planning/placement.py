@@ -28,6 +28,8 @@ REHEARSED: Mapping[Kind, Transport] = {"colocated": "objects", "split": "gloo"}
 
 @dataclass(frozen=True)
 class Placement:
+    """A placement that fits the cluster."""
+
     kind: Kind
     transport: Transport
     on_gpu: bool = False

@@ -28,7 +28,7 @@ from raypoly.core.gguf_models import GgufModel
 from raypoly.core.plugins import PACKAGED_MODELS
 from raypoly.core.settings import load
 from raypoly.data.templates import chat_renderer, load_tokenizer
-from raypoly.planning.model_shape import PUBLISHED, shape_of
+from raypoly.planning.model_shape import PUBLISHED, row_layout, shape_of
 from raypoly.run.run_identity import resolve_run
 from tests.support.gguf_files import WIDTH, tiny_tensors, write_gguf
 
@@ -78,6 +78,7 @@ def test_the_folder_holds_the_weights_and_tokens_that_transformers_reads(kind: s
     assert json.loads((folder / "generation_config.json").read_text())["eos_token_id"] == written.eos_token_id
     assert shape_of(str(path)) == before[2] is not None
     assert before[2].parameters == sum(tensor.size for tensor in tiny_tensors().values())
+    assert row_layout(str(path)) == "packed"
     assert chat_renderer(str(path))(MESSAGES) == "<user>add<a>"
     assert model.folder(said.append) == folder
     assert len(said) == 1

@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from transformers import Qwen3MoeConfig
+from transformers import LlamaConfig, PreTrainedConfig, Qwen3MoeConfig
 
 from raypoly.analysis.experiments.experiment_config import load_experiment
 from raypoly.cli import main
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import CONFIGS, load
 from raypoly.planning.devices import BOARDS, Device, DeviceLayout, layout_of
+from raypoly.planning.dry_run import describe_layout
+from tests.raypoly.learner.test_model_families import PADDED
 from tests.raypoly.learner.test_packing import SIZES, folder
 from tests.support.random_model import random_model
 from tests.support.verl_files import gsm8k_row, write_parquet
@@ -131,7 +133,7 @@ def test_a_config_that_cannot_fit_ends_with_2_after_the_table(
     said = capsys.readouterr()
     assert "together" in said.out
     assert "(NVIDIA A100 80GB) has 79.1 GiB" in said.err
-    assert "model.lora_rank" in said.err
+    assert "model.lora_rank=32 needs" in said.err
     assert said.err.count("\n") == 1
 
 
@@ -242,6 +244,31 @@ def test_words_that_do_not_go_together_are_refused(
         main(["train", *words])
     assert ended.value.code == 2
     assert wrong in capsys.readouterr().err
+
+
+def test_padding_costs_the_prompts_of_all_responses() -> None:
+    words = ["objective.name=grpo", "train.rollouts=8", "generator.max_prompt_tokens=1000", "generator.max_tokens=500"]
+    config = load(None, words, lambda text: None)
+    assert "about 2.4 times the tokens" in describe_layout(config, "padded")  # 8 x 1500 / (1000 + 8 x 500)
+    assert "unknown before the model loads" in describe_layout(config, None)
+    assert describe_layout(config, "packed") == "rows: packed, prompts shared"
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        (LlamaConfig(**SIZES), "rows: packed, prompts shared"),
+        (PADDED["qwen3.5"], "rows: padded to one length, prompt computed for each response: about "),
+    ],
+    ids=["llama", "qwen3.5"],
+)
+def test_the_dry_run_has_a_line(
+    config: PreTrainedConfig, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder(config, tmp_path / "model")
+    assert dry_run(f"model.path={path}") == 0
+    (found,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("rows:")]
+    assert found.startswith(line)
 
 
 def test_the_dry_run_refuses_a_mixture_of_experts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

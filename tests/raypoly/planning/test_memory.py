@@ -154,7 +154,7 @@ def test_a_config_that_cannot_fit_is_refused_with_the_part_and_what_to_turn() ->
     said = str(caught.value)
     assert "(NVIDIA H200) has 139.8 GiB" in said
     assert "are activations" in said
-    assert "first: train.token_budget, train.activation_checkpointing" in said
+    assert "train.activation_checkpointing=layers needs" in said
     better = h200_run("train.token_budget=16384", "train.activation_checkpointing=layers")
     check_memory(better, QWEN3_4B, H200, DeviceLayout("colocated"))
 
@@ -166,16 +166,31 @@ def test_logits_that_are_computed_at_once_are_what_is_too_much() -> None:
     said = str(caught.value)
     assert "are needed while logits are computed" in said
     assert f"{2 * 4 * 151_936 * 57_344 / GIB:.1f} GiB are a chunk's logits" in said
-    assert "the ones that do most first: train.logits_mib," in said
+    assert "What is enough: train.logits_mib=256 needs" in said
+
+
+def test_what_no_single_key_can_make_fit_is_told_the_keys_that_do_together() -> None:
+    model, layout = PUBLISHED["Qwen/Qwen3-8B"], DeviceLayout("colocated")
+    config, turned = ["train.token_budget=16384", "train.logits_mib=100000"], "train.activation_checkpointing=layers"
+    with pytest.raises(UsageError, match=rf"What is enough: train\.logits_mib=256 {turned} needs 139\.\d GiB\."):
+        check_memory(h200_run(*config), model, H200, layout)
+    check_memory(h200_run(config[0], "train.logits_mib=256", turned), model, H200, layout)
+
+
+def test_what_no_turn_can_make_fit_says_so() -> None:
+    with pytest.raises(UsageError, match=r"Even with .* model\.lora_rank=32 it would be .*: take a device with"):
+        check_memory(
+            h200_run("generator.gpu_memory_fraction=0.95"),
+            PUBLISHED["Qwen/Qwen3-32B"],
+            BOARDS["a100"],
+            DeviceLayout("split"),
+        )
 
 
 def test_adapters_make_an_8b_model_fit_where_all_weights_do_not() -> None:
-    turned = ("train.activation_checkpointing=products", "generator.gpu_memory_fraction=0.2")
-    config = h200_run(*turned)
-    with pytest.raises(UsageError, match=r"first: model\.lora_rank"):
+    config = h200_run("train.activation_checkpointing=products", "generator.gpu_memory_fraction=0.2")
+    with pytest.raises(UsageError, match="lora_rank=32 needs"):
         check_memory(config, PUBLISHED["Qwen/Qwen3-8B"], H200, DeviceLayout("colocated"))
-    adapters = h200_run(*turned, "model.lora_rank=32")
-    check_memory(adapters, PUBLISHED["Qwen/Qwen3-8B"], H200, DeviceLayout("colocated"))
 
 
 def test_an_engine_without_room_for_one_sequence_is_refused_with_the_share_that_would_do() -> None:

@@ -11,8 +11,11 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 from raypoly.learner.adapters import add_adapters
+from raypoly.learner.policy_model import is_packed, load_model
 from raypoly.learner.tiny_model import build_model
-from raypoly.planning.model_shape import PUBLISHED, TINY, from_config, is_mixture, shape_of
+from raypoly.planning.model_shape import PUBLISHED, TINY, from_config, is_mixture, row_layout, shape_of
+from tests.raypoly.learner.test_model_families import PACKED, PADDED
+from tests.raypoly.learner.test_packing import folder
 
 SIZES: dict[str, Any] = {
     "vocab_size": 1000,
@@ -100,6 +103,25 @@ def test_what_is_not_known_is_no_shape(tmp_path: Path) -> None:
     assert shape_of(str(tmp_path)) is None
     (tmp_path / "config.json").write_text(json.dumps([1]))
     assert shape_of(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("name", [*PACKED, *PADDED])
+def test_what_is_said_is_what_the_learner_does(name: str, tmp_path: Path) -> None:
+    path = folder((PACKED | PADDED)[name], tmp_path)
+    said = row_layout(str(path))
+    assert said in (None, "packed" if is_packed(load_model(path, torch.device("cpu"))) else "padded")
+    assert said is not None or name in ("granite", "cohere", "falcon mamba"), "their configs tell of no layers"
+
+
+def test_the_tiny_and_the_published_models_are_packed_and_an_unknown_one_is_unknown() -> None:
+    assert row_layout(None) == row_layout("Qwen/Qwen3-4B-Base") == "packed"
+    assert row_layout("nobody/secret-70B") is None
+
+
+def test_a_text_model_within_a_larger_config_is_read(tmp_path: Path) -> None:
+    text = PADDED["qwen3.5"].to_dict()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_5", "text_config": text}))
+    assert row_layout(str(tmp_path)) == "padded"
 
 
 def test_a_text_model_within_a_larger_config_may_be_a_mixture(tmp_path: Path) -> None:
