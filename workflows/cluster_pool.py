@@ -14,7 +14,7 @@ from actors.scorer_pool import ScorerPool
 from raypoly.core.config import Config
 from raypoly.core.errors import BrokenTests, SandboxError
 from raypoly.core.values import Problem, Verdict
-from raypoly.verifier.local_pool import BROKEN
+from raypoly.verifier.local_pool import unknown_verdict
 from workflows.startup.ray_cluster import connect_ray, scorer_options
 
 
@@ -56,10 +56,8 @@ class ClusterPool:
     async def _one(self, problem: Problem, code: str | None) -> Verdict:
         try:
             (verdict,) = await self._pool.score(problem, [code])
-        except BrokenTests as error:
-            return Verdict("infra", 0, 0, 0.0, f"{BROKEN}{error}")
-        except SandboxError as error:
-            return Verdict("infra", 0, 0, 0.0, str(error), repeatable=False)
+        except (BrokenTests, SandboxError) as error:
+            return unknown_verdict(error)
         return verdict
 
     async def _stop(self) -> None:

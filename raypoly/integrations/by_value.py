@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import inspect
 import json
+import pickle
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -26,10 +29,9 @@ from raypoly.core.whole_files import write_output
 _MODULE = '''"""Made by raypoly.Trainer from a notebook, for runs that name it."""
 
 import base64
+import pickle
 
-from ray import cloudpickle
-
-{name} = cloudpickle.loads(base64.b64decode("{pickled}"))
+{name} = pickle.loads(base64.b64decode("{pickled}"))
 '''
 
 
@@ -42,12 +44,10 @@ def module_of(part: Any, fallback: str) -> str:
     module = sys.modules.get(getattr(part, "__module__", None) or "")
     if module is not None and module.__name__ != "__main__" and getattr(module, name, None) is part:
         return f"{module.__name__}:{name}"
-    from ray import cloudpickle
-
     name = part.__name__ if getattr(part, "__name__", "").isidentifier() else fallback
-    made = f"{MADE_BY_VALUE}{fingerprint(part)[:16]}"
+    made = f"{MADE_BY_VALUE}{fingerprint(part, name)[:16]}"
     try:
-        pickled = base64.b64encode(cloudpickle.dumps(part)).decode()
+        pickled = base64.b64encode(pickler().dumps(part)).decode()
     except Exception as error:  # whatever a value's own pickling raises
         raise UsageError(f"{name} uses something that can't be sent to other processes: {error}.") from error
     place = made_folder() / f"{made}.py"
@@ -56,12 +56,20 @@ def module_of(part: Any, fallback: str) -> str:
     return f"{made}:{name}"
 
 
-def fingerprint(part: Any) -> str:
-    """Hex SHA-256 of a part's code, and of the values and the notebook's own functions that it uses.
+def pickler() -> Any:
+    """cloudpickle, which sends a notebook's own code by value, or Ray's copy of it; else Python's, which can't."""
+    for name in ("cloudpickle", "ray.cloudpickle"):
+        with suppress(ModuleNotFoundError):
+            return importlib.import_module(name)
+    return pickle
+
+
+def fingerprint(part: Any, name: str = "") -> str:
+    """Hex SHA-256 of a part's `name` and code, and of the values and the notebook's own functions that it uses.
 
     Comments, line numbers and the file's name don't count; the version of Python does.
     """
-    digest = hashlib.sha256(repr(sys.version_info[:2]).encode())
+    digest = hashlib.sha256(repr((sys.version_info[:2], name)).encode())
     for said in _said(part, set()):
         digest.update(said.encode() + b"\0")
     return digest.hexdigest()
@@ -122,12 +130,10 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _told(value: Any) -> str:
-    from ray import cloudpickle
-
     simple = value is None or isinstance(value, bool | int | float | complex | str | bytes) or value is ...
     if simple or inspect.isbuiltin(value):
         return repr(value)
     try:
-        return hashlib.sha256(cloudpickle.dumps(value)).hexdigest()
+        return hashlib.sha256(pickler().dumps(value)).hexdigest()
     except Exception:  # noqa: BLE001 - what can't be sent is told when the part itself is
         return type(value).__qualname__

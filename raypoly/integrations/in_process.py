@@ -26,7 +26,7 @@ from raypoly.data.formats import ProblemFile, problem_of, program_of, read_probl
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.code_extraction import program_in
-from raypoly.verifier.local_pool import LocalPool
+from raypoly.verifier.local_pool import LocalPool, unknown_verdict
 from raypoly.verifier.rewards import fraction, passed
 from raypoly.verifier.score_programs import by_id
 
@@ -62,7 +62,10 @@ class Verifier:
         process's own, closed with it. Raises `UsageError` for a problem or a
         limit that can't be used, `IsolationMissing` where programs can't be confined.
         """
-        file = _read(problems)
+        if isinstance(problems, str | Path):
+            file = read_problems(Path(problems))
+        else:
+            file = ProblemFile(problems_of(problems), [])
         self.problems: Mapping[str, Problem] = by_id(file.problems)
         """By id."""
         self.unusable = {row.id: f"{row.source} line {row.line}: {row.reason}" for row in file.rejected}
@@ -101,7 +104,7 @@ class Verifier:
         except IsolationMissing:
             raise
         except SandboxError as error:
-            return [Verdict("infra", 0, 0, 0.0, str(error), repeatable=False) for _ in given]
+            return [unknown_verdict(error)] * len(given)
 
     def rewards(
         self,
@@ -196,16 +199,15 @@ def group_advantages(
     return advantages
 
 
-def _read(problems: str | Path | Iterable[Problem | Mapping[str, Any]]) -> ProblemFile:
-    if isinstance(problems, str | Path):
-        return read_problems(Path(problems))
+def problems_of(rows: Iterable[Problem | Mapping[str, Any]]) -> list[Problem]:
+    """Problems of rows in any format. Raises `UsageError` with the number of one that can't be used, from 1."""
     found = []
-    for number, given in enumerate(problems, 1):
+    for number, given in enumerate(rows, 1):
         try:
             found.append(given if isinstance(given, Problem) else problem_of(given))
         except ValueError as error:
             raise UsageError(f"Problem {number} can't be used: {error}.") from error
-    return ProblemFile(found, [])
+    return found
 
 
 def _reward(reward: str | Reward, problem: Problem, response: str | None, verdict: Verdict) -> float | None:

@@ -29,10 +29,10 @@ from raypoly.core.plugins import made_folder
 from raypoly.core.values import Problem
 from raypoly.core.whole_files import write_output
 from raypoly.data import KNOWN as SOURCES
-from raypoly.data.formats import problem_of
 from raypoly.data.formats.long_integers import dumps
 from raypoly.data.formats.raypoly_rows import row_of
 from raypoly.integrations.by_value import module_of
+from raypoly.integrations.in_process import problems_of
 from raypoly.run.run_identity import resolve_run, storage_options
 
 # The kernel kills it where this process dies: nothing committed is lost, and the cell can be run again at once.
@@ -98,10 +98,11 @@ class Trainer:
         reader = Thread(target=_relay, args=(process.stderr, said, sys.stderr), daemon=True)
         reader.start()
         with process:
-            while process.poll() is None:
+            while True:
                 try:
                     _relay(process.stdout, [], sys.stdout)
                     process.wait()
+                    break
                 except KeyboardInterrupt:  # the first commits what is done, a second one ends it at once
                     interrupted = True
                     process.send_signal(signal.SIGINT)
@@ -140,13 +141,7 @@ def _problem_keys(problems: Any) -> dict[str, Any]:
 
 def _file_of(problems: Iterable[Problem | Mapping[str, Any]]) -> Path:
     """Rows in a file whose name is their hash."""
-    lines = []
-    for number, given in enumerate(problems, 1):
-        try:
-            lines.append(dumps(row_of(given if isinstance(given, Problem) else problem_of(given))))
-        except ValueError as error:
-            raise UsageError(f"Problem {number} can't be used: {error}.") from error
-    content = "".join(f"{line}\n" for line in lines).encode()
+    content = "".join(f"{dumps(row_of(problem))}\n" for problem in problems_of(problems)).encode()
     place = made_folder() / f"problems-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
     if not place.exists():
         write_output(place, content)

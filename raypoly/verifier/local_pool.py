@@ -32,6 +32,12 @@ WINDOW_CHARACTERS = 64 << 20
 _STOP_SECONDS = 1.0
 
 
+def unknown_verdict(error: BaseException | None) -> Verdict:
+    """`infra`: of a sandbox that failed, which may be asked again, or of tests that can't be run, which may not."""
+    failed = isinstance(error, SandboxError)
+    return Verdict("infra", 0, 0, 0.0, f"{'' if failed else BROKEN}{error}", repeatable=not failed)
+
+
 class PoolClosed(BaseException):
     """Raised in a worker by `close`, since its program may never end by itself."""
 
@@ -139,8 +145,7 @@ class LocalPool:
             self._wait_until(lambda: program.done)
         if program.verdict is not None:
             return program.verdict
-        failed = isinstance(program.error, SandboxError)
-        return Verdict("infra", 0, 0, 0.0, f"{'' if failed else BROKEN}{program.error}", repeatable=not failed)
+        return unknown_verdict(program.error)
 
     def _serve(self, worker: int) -> None:
         try:

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from actors.model_files import ModelTokenizer
+from actors.engine_actor import GeneratorActor, Sampled
+from actors.model_files import ModelFiles
 from raypoly.algorithms import losses, objectives
 from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.analysis.evaluation.evaluation_results import evaluation_results
@@ -31,24 +32,23 @@ from raypoly.core.caches import FolderCache, cache_root
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
 from raypoly.core.seeds import derive
-from raypoly.core.values import UNKNOWN, Draft, Group, Int32, Problem, Rollout, Split, Verdict
+from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Rollout, Split, Verdict
 from raypoly.data import ProblemSet, build_problem_set
 from raypoly.data.problem_order import PassRates, build_problem_order
 from raypoly.data.problem_set import with_tests
 from raypoly.data.puzzles import puzzle_of
 from raypoly.learner.policy_learner import PolicyLearner
-from raypoly.learner.supervised_examples import Recipe, tokenizer_texts
-from raypoly.learner.tiny_model import SupervisedTrainer, build_model, build_tokenizer, save_folder
+from raypoly.learner.tiny_model import SupervisedTrainer, build_model, save_folder
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.engines import SampleRequest
-from raypoly.rollouts.engines.transformers_engine import TransformersEngine
+from raypoly.rollouts.engines.transfer import Parcel
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.local_pool import LocalPool
 from raypoly.verifier.rewards import reward_function
-from workflows.startup.warm_start import WARM_START_THREADS, warm_start_key
+from workflows.startup.warm_start import WARM_START_THREADS, tokenizer_and_recipe, warm_start_key
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.scaffold_rounds import ScaffoldRounds
 from workflows.step.training_group import TrainingGroup, UpdateRows
@@ -168,44 +168,26 @@ class LeanLoop:
 
 
 class OneEngine:
-    """The engine and its tokenizer, as `ScaffoldRounds` asks a generator."""
+    """The engine's actor as an object of this process, as `ScaffoldRounds` asks a generator."""
 
     samples = True
 
     def __init__(self, model: Path, config: Config) -> None:
-        self._engine = TransformersEngine(model, config.generator, config.model.dtype)
-        self._tokenizer = ModelTokenizer(model)
-        self._version = 0
+        self._actor = GeneratorActor(ModelFiles(model), config.generator, config.model.dtype)
+        self._actor.setup()
 
-    async def encode(self, texts: Sequence[str]) -> list[Int32]:
-        return self._tokenizer.encode(list(texts))
+    async def encode(self, texts: Sequence[str]) -> Any:
+        return self._actor.tokenizer("encode", list(texts))
 
-    async def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
-        return self._tokenizer.encode_responses(list(texts))
+    async def encode_responses(self, texts: Sequence[str]) -> Any:
+        return self._actor.tokenizer("encode_responses", list(texts))
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
-        asked = {request.slot: request for request in requests}
-        for slot, samples in self._engine.sample(requests):
-            request = asked[slot]
-            yield (
-                slot,
-                tuple(
-                    Rollout(
-                        request.prompt_tokens,
-                        sample.tokens,
-                        sample.logprobs,
-                        self._tokenizer.decode(sample.tokens),
-                        sample.finish_reason,
-                        seed,
-                        self._version,
-                    )
-                    for seed, sample in zip(request.seeds, samples, strict=True)
-                ),
-            )
+    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
+        for group in self._actor.sample(requests):
+            yield group
 
     def load(self, learner: PolicyLearner) -> None:
-        self._engine.update_weights(learner.host_weights())
-        self._version = learner.version
+        self._actor.receive(Parcel(learner.version, weights=learner.host_weights()), learner.version)
 
 
 def warm_start(config: Config, problems: ProblemSet) -> Path:
@@ -216,8 +198,7 @@ def warm_start(config: Config, problems: ProblemSet) -> Path:
     def train(folder: Path) -> None:
         torch.set_num_threads(WARM_START_THREADS)
         chosen = config.warm_start
-        tokenizer = build_tokenizer(tokenizer_texts(puzzles, chosen.planned > 0))
-        recipe = Recipe(chosen, tuple(puzzle.words for puzzle in puzzles), tokenizer.backend_tokenizer.to_str())
+        tokenizer, recipe = tokenizer_and_recipe(chosen, puzzles)
         trainer = SupervisedTrainer(build_model(len(tokenizer), chosen.seed), chosen)
         for first in range(0, chosen.steps * chosen.batch_size, chosen.batch_size):
             batch = recipe.write({"id": np.arange(first, first + chosen.batch_size)})

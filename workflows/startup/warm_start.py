@@ -144,9 +144,14 @@ def _print_lines_of(inbox: Any, say: Callable[[str], None]) -> Iterator[None]:
         thread.join()
 
 
-def _train(config: WarmStartConfig, puzzles: list[Puzzle], inbox: Any, storage: str) -> None:
+def tokenizer_and_recipe(config: WarmStartConfig, puzzles: list[Puzzle]) -> tuple[Any, Recipe]:
+    """The tiny model's tokenizer, and what decides its examples."""
     tokenizer = build_tokenizer(tokenizer_texts(puzzles, config.planned > 0))
-    recipe = Recipe(config, tuple(puzzle.words for puzzle in puzzles), tokenizer.backend_tokenizer.to_str())
+    return tokenizer, Recipe(config, tuple(it.words for it in puzzles), tokenizer.backend_tokenizer.to_str())
+
+
+def _train(config: WarmStartConfig, puzzles: list[Puzzle], inbox: Any, storage: str) -> None:
+    _, recipe = tokenizer_and_recipe(config, puzzles)
     trainer = TorchTrainer(
         _worker,
         train_loop_config={"recipe": recipe, "inbox": inbox},

@@ -24,6 +24,7 @@ from rich.table import Table
 
 from raypoly.core.errors import MissingKey, MissingPackage, UsageError
 from raypoly.core.plugins import load_plugin
+from raypoly.integrations.contract_checks.comparing import short
 from raypoly.integrations.contract_checks.contract import (
     CHECKS,
     KINDS,
@@ -32,7 +33,6 @@ from raypoly.integrations.contract_checks.contract import (
     Trial,
     Untried,
     contract_of,
-    short,
 )
 
 __all__ = ["KINDS", "Report", "check", "checks_of", "contract_of", "report"]

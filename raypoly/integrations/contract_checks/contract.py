@@ -7,18 +7,14 @@ with one sentence (`need`), in `CHECKS` or in its kind's `own`.
 from __future__ import annotations
 
 import copy
-import importlib
 import json
-import math
 import os
 import pickle
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -26,6 +22,9 @@ import numpy as np
 
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import load_plugin, parse_parameters
+from raypoly.integrations.by_value import pickler
+from raypoly.integrations.contract_checks.comparing import alike, plain_of, same, short
+from raypoly.integrations.contract_checks.other_process import call_elsewhere
 
 _HERE = "raypoly.integrations.contract_checks"
 KINDS: Mapping[str, str] = {
@@ -289,7 +288,7 @@ def _travels(trial: Trial) -> None:
     made_of = (trial.thing, trial.params) if part is None else (None, {})
     samples = [it.sample.args for it in trial.answers]
     try:
-        found = _answers_elsewhere(_pickler().dumps((trial.contract.kind, part, *made_of, samples)))
+        found = call_elsewhere(pickler(), _answer_all, trial.contract.kind, part, *made_of, samples)
     except Exception as error:
         raise Breach(f"It can't go to another process ({error!r}): keep locks and open things out of it.") from error
     for it, got in zip(trial.answers, found, strict=True):
@@ -317,54 +316,10 @@ def contract_of(kind: str) -> Contract:
     return made
 
 
-@cache
-def _pickler() -> Any:
-    """cloudpickle, as actors get things; Python's own where it is not installed."""
-    for name in ("cloudpickle", "ray.cloudpickle"):
-        with suppress(ModuleNotFoundError):
-            return importlib.import_module(name)
-    return pickle
-
-
-@cache
-def _other_process() -> subprocess.Popen[bytes]:
-    """With another seed of hashes, and so another order of sets. It ends as its input does."""
-    path = os.pathsep.join(each or os.getcwd() for each in sys.path)
-    environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": path}
-    command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-
-
-def _answers_elsewhere(content: bytes) -> Sequence[Any]:
-    process = _other_process()
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        pickle.dump((sys.path, content), process.stdin)
-        process.stdin.flush()
-        found, why = pickle.load(process.stdout)
-    except (EOFError, OSError):
-        _other_process.cache_clear()
-        raise
-    if why:
-        raise RuntimeError(why)
-    return list(found)
-
-
-def serve() -> None:
-    """Answer until the input ends. What parts print goes to standard error."""
-    with os.fdopen(os.dup(1), "wb") as out, suppress(EOFError):
-        os.dup2(2, 1)
-        while True:
-            sys.path[:], content = pickle.load(sys.stdin.buffer)
-            try:
-                kind, part, thing, params, samples = pickle.loads(content)
-                part = contract_of(kind).build(thing, params) if part is None else part
-                found = [plain_of(contract_of(kind).answer(part, *args)) for args in samples], ""
-            except Exception as error:  # noqa: BLE001 - the other side says what it was
-                found = [], repr(error)
-            pickle.dump(found, out)
-            out.flush()
+def _answer_all(kind: str, part: Any, thing: Any, params: Mapping[str, Any], samples: Sequence[tuple[Any, ...]]) -> Any:
+    """Plain answers; `thing` is built where there is no `part`."""
+    part = contract_of(kind).build(thing, params) if part is None else part
+    return [plain_of(contract_of(kind).answer(part, *args)) for args in samples]
 
 
 def _process_state() -> Mapping[str, Any]:
@@ -376,41 +331,3 @@ def _process_state() -> Mapping[str, Any]:
         "PyTorch's defaults": torch and (torch.get_default_dtype(), torch.is_grad_enabled()),
         "the environment": (dict(os.environ), os.getcwd(), np.geterr()),
     }
-
-
-def plain_of(value: Any) -> Any:
-    """Lists, dicts and scalars; arrays and tensors with their dtype."""
-    value = value.detach().numpy() if hasattr(value, "detach") else value
-    value = value.to_pydict() if hasattr(value, "to_pydict") else value  # Arrow's
-    if isinstance(value, np.ndarray | np.generic):
-        return [str(value.dtype), value.tolist()]
-    if is_dataclass(value) and not isinstance(value, type):
-        value = {spec.name: getattr(value, spec.name) for spec in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain_of(each) for key, each in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(map(repr, value))
-    return list(map(plain_of, value)) if isinstance(value, list | tuple) else value
-
-
-def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:
-    """Whether two values have equal plain ones, floats up to the tolerance. NaN equals NaN."""
-    return alike(plain_of(left), plain_of(right), tolerance)
-
-
-def alike(left: Any, right: Any, tolerance: float) -> bool:
-    if isinstance(left, float) and isinstance(right, float):
-        near = abs(left - right) <= tolerance * max(1.0, abs(left))
-        return left == right or near or (math.isnan(left) and math.isnan(right))
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(alike(*pair, tolerance) for pair in zip(left, right, strict=True))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(alike(left[key], right[key], tolerance) for key in left)
-    return type(left) is type(right) and bool(left == right)
-
-
-def short(value: Any) -> str:
-    """A value on a line of some 200 characters."""
-    shown = f"{value.dtype} {value.tolist()}" if isinstance(value, np.ndarray) else repr(value)
-    shown = " ".join(shown.split())
-    return shown if len(shown) < 200 else f"{shown[:190]} ..."

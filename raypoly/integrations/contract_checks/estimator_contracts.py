@@ -21,7 +21,8 @@ from raypoly.core.errors import UsageError
 from raypoly.core.plugins import recipe_parts
 from raypoly.core.values import Problem, Rollout, Verdict
 from raypoly.integrations.contract_checks import contract as trials
-from raypoly.integrations.contract_checks.contract import Check, Contract, Fault, Input, Trial, need, need_json, same
+from raypoly.integrations.contract_checks.comparing import same
+from raypoly.integrations.contract_checks.contract import Check, Contract, Fault, Input, Trial, need, need_json
 from raypoly.integrations.contract_checks.made_groups import PROGRAMS, made_group, made_problems, taken_sizes, turned
 from raypoly.verifier.rewards import reads_findings
 

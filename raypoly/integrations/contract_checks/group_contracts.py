@@ -21,7 +21,8 @@ from raypoly.core.plugins import parse_parameters, recipe_parts
 from raypoly.core.values import Draft, Group, Labels, Problem
 from raypoly.integrations.contract_checks import contract as trials
 from raypoly.integrations.contract_checks import made_groups as made
-from raypoly.integrations.contract_checks.contract import Check, Contract, Fault, Input, Trial, need, need_json, same
+from raypoly.integrations.contract_checks.comparing import same
+from raypoly.integrations.contract_checks.contract import Check, Contract, Fault, Input, Trial, need, need_json
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final

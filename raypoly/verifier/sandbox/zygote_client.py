@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -25,10 +24,12 @@ from raypoly.core.values import Evidence, Problem
 from raypoly.verifier.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
 from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.child.confine import SCRATCH_BYTES
+from raypoly.verifier.sandbox.interpreter_facts import interpreter_facts
 from raypoly.verifier.sandbox.outcome import TestStopped
 from raypoly.verifier.sandbox.prepared_suite import Case
 
 _SCRIPT = Path(__file__).parent / "child" / "zygote.py"
+_FACTS = Path(__file__).parent / "interpreter_facts.py"
 FOLDER = "raypoly-sandbox-"
 # age from which a killed owner's folder is removed
 _SWEPT_SECONDS = 60.0
@@ -298,27 +299,20 @@ def _sweep(parent: Path) -> None:
                 os.close(lock)
 
 
-# not the link to an interpreter in a virtual environment
-_FIND = f"""
-import importlib.util, json, os, sys
-specs = [importlib.util.find_spec(name) for name in {PACKAGES}]
-places = [place for spec in specs for place in (spec and spec.submodule_search_locations or [])]
-folders = [folder for place in places for folder in (place, place + ".libs") if os.path.isdir(folder)]
-print(json.dumps([sys.version_info[:2], os.path.realpath(sys.executable), folders]))
-"""
-
-
 @cache
 def find_interpreter(python: str | None) -> tuple[str, list[str]]:
     """The path of `scorer.python`, by default of this process's own, and the folders of its packages.
 
     Raises `MissingHere` where it does not start, `UsageError` where it is too old.
     """
-    command = [python or sys.executable, "-c", _FIND]
+    if python is None:
+        return interpreter_facts(PACKAGES)[1:]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+        asked = subprocess.run([python, str(_FACTS), *PACKAGES], capture_output=True, text=True, check=False, cwd="/")
+        if asked.returncode:
+            raise ValueError(asked.stderr.strip().rpartition("\n")[2] or f"it ended with {asked.returncode}")
         version, path, folders = json.loads(asked.stdout)
-    except (OSError, subprocess.CalledProcessError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise MissingHere(f"scorer.python={python} is no Python that starts: {error}.") from error
     if tuple(version) < (3, 11):
         told = ".".join(map(str, version))

@@ -73,6 +73,15 @@ def test_a_part_is_found_by_its_name_in_another_process(tmp_path: Path, monkeypa
     assert reward(None, kind, None) == names["reward"](None, kind, None) == 3.5
 
 
+def test_two_names_of_the_same_code_are_two_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYPOLY_CACHE", str(tmp_path))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec("def first(*given): return 1.0\ndef second(*given): return 1.0", names)
+    named = [module_of(names[name], "reward") for name in ("first", "second")]
+    importlib.invalidate_caches()
+    assert [load_plugin(name, {}, "reward.name")() for name in named] == [1.0, 1.0]
+
+
 def test_what_can_be_imported_goes_by_its_own_name() -> None:
     assert module_of(passed, "reward") == "raypoly.verifier.rewards:passed"
 
