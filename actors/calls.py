@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import math
 import random
+import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -33,10 +34,11 @@ from ray.exceptions import (
     OutOfMemoryError,
     RayActorError,
     RayTaskError,
+    RuntimeEnvSetupError,
     WorkerCrashedError,
 )
 
-from raypoly.core.errors import OutOfRetries, RaypolyError, TransferBroken
+from raypoly.core.errors import BrokenEnvironment, OutOfRetries, RaypolyError, TransferBroken
 
 REFILL_SECONDS = 180.0
 IDLE_SECONDS = 60.0
@@ -48,8 +50,18 @@ _NODE_SECONDS = 60.0  # seconds in which the actors of a lost node are missed, o
 
 _CALLS_SECONDS = 2.0  # seconds in which all calls of a lost actor end
 
-LOST = (RayActorError, WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError, GetTimeoutError)
+LOST = (
+    RayActorError,
+    WorkerCrashedError,
+    NodeDiedError,
+    OutOfMemoryError,
+    ObjectLostError,
+    GetTimeoutError,
+    RuntimeEnvSetupError,
+)
 """Failures of infrastructure: an actor, its node, its memory or the network. Replace the actor and call again."""
+_NODE = re.compile(r"\[Node ([\w.:]+)\]|\bip=([\w.:]+)")  # as Ray names one in its errors
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 
 
 class Retries:
@@ -76,7 +88,11 @@ class Retries:
         return int(self._left)
 
     async def again(self, who: str, error: BaseException) -> None:
-        """Use one retry and return after its wait; all actors of a lost node use one. Raises `OutOfRetries`."""
+        """Use one retry and return after its wait; all actors of a lost node use one.
+
+        Raises `OutOfRetries`, and at once `BrokenEnvironment`, which no retry mends.
+        """
+        _check_environment(error)
         counted = self._lost_with_others(who, error)
         if self._waiting is not None and not self._waiting.done():
             self._count(who)
@@ -101,7 +117,8 @@ class Retries:
 
     def _lost_with_others(self, who: str, error: BaseException) -> bool:
         """Whether another actor of the same lost node was counted, as far as can be known."""
-        if not node_died(error):
+        # an actor that can't be reached is often the first sign that its node is lost
+        if not node_died(error) and not isinstance(error, ActorUnavailableError):
             return False
         # actors of one node are missed one after the other; an actor that is missed again was on another node by then
         now = self._now()
@@ -139,9 +156,41 @@ def reason(error: BaseException) -> str:
         return "what it needed was lost with its node"
     if isinstance(error, ActorUnavailableError):
         return "it can't be reached"
+    if isinstance(error, RuntimeEnvSetupError):
+        return f"{_node_of(text)} could not make the run's environment: {_kind(text)}"
+    if "error raised in its creation task" in text:
+        return f"its start failed: {_kind(text)}"
     if "ray.kill" in text:
         return "it was ended"
     return "its process died: killed, out of memory, or crashed"
+
+
+def _check_environment(error: BaseException) -> None:
+    """Raise `BrokenEnvironment` where an actor's process could not import what the driver can."""
+    missing = _NO_MODULE.search(str(error)) if isinstance(error, RayActorError) else None
+    if missing is not None:
+        raise BrokenEnvironment(
+            f"{_node_of(str(error))} has no module {missing[1]}. Install there what is installed here, or "
+            "submit the job with --working-dir; raypoly doctor looks at every node."
+        ) from error
+
+
+def _kind(text: str) -> str:
+    return text.strip().rpartition("\n")[2].partition(":")[0][:100]  # no message: it may hold a password
+
+
+def node_without_environment(error: BaseException) -> str | None:
+    """The address of the node that could not make the run's environment, such as one whose disk is full."""
+    return _address(str(error)) if isinstance(error, RuntimeEnvSetupError) else None
+
+
+def _node_of(text: str) -> str:
+    return f"node {address}" if (address := _address(text)) else "a node"
+
+
+def _address(text: str) -> str | None:
+    found = _NODE.search(text)
+    return found and (found[1] or found[2])
 
 
 def node_died(error: BaseException) -> bool:

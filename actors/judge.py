@@ -102,6 +102,19 @@ class JudgeActor(Watched):
         work = _count_work(terms, lambda: self._judge.label(problem, rollouts, verdicts))
         return await self._serving(self._threads, asker, work)
 
+    async def grade(
+        self,
+        problem: Problem,
+        rollouts: Sequence[Rollout],
+        verdicts: Sequence[Verdict],
+        question: str,
+        asker: str,
+        terms: QuestionTerms,
+    ) -> JudgeAnswer[list[float]]:
+        judge: Any = self._judge
+        work = _count_work(terms, lambda: judge.grade(problem, rollouts, verdicts, question))
+        return await self._serving(self._threads, asker, work)
+
     async def probe(self, asker: str, terms: QuestionTerms) -> JudgeAnswer[None]:
         return await self._serving(self._side_threads, asker, _count_work(terms, lambda: self._judge.probe()))
 
@@ -170,16 +183,26 @@ class JudgeClient(ReplacedActor):
     async def label(
         self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], fresh: bool = False
     ) -> Labels:
-        """Labels of N rollouts. No tokens and no tests travel. `fresh`: without kept answers."""
-        shown = replace(problem, tests=TestSuite(problem.tests.kind, ""), public_tests=None, solution="")
-        tokens, logprobs = np.zeros(0, np.int32), np.zeros(0, np.float32)
-        texts = [replace(each, prompt_tokens=tokens, tokens=tokens, logprobs=logprobs) for each in rollouts]
+        """Labels of N rollouts. `fresh`: without kept answers."""
+        shown = _shown(problem, rollouts, verdicts)
         answer: JudgeAnswer[Labels] = await self._call(
-            "judge", lambda actor: actor.label.remote(shown, texts, list(verdicts), self._name, self._terms(fresh))
+            "judge", lambda actor: actor.label.remote(*shown, self._name, self._terms(fresh))
         )
         labels = self._unwrap(answer)
         assert labels is not None, "an answer without an error has labels"
         return labels
+
+    async def grade(
+        self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], question: str
+    ) -> list[float]:
+        """Grades of N rollouts by a question, 0 to 1, of a judge that has a method `grade`."""
+        shown = _shown(problem, rollouts, verdicts)
+        answer: JudgeAnswer[list[float]] = await self._call(
+            "grade", lambda actor: actor.grade.remote(*shown, question, self._name, self._terms(False))
+        )
+        grades = self._unwrap(answer)
+        assert grades is not None, "an answer without an error has grades"
+        return grades
 
     async def probe(self) -> None:
         """Return if the judge can be asked again. Raises `JudgeUnavailable`."""
@@ -235,6 +258,16 @@ class JudgeClient(ReplacedActor):
         }
         groups = max(_SHARED_GROUPS_AT_ONCE, 2 * config.concurrency)
         return ray.remote(JudgeActor).options(**options).remote(config, groups, self._idle_seconds)
+
+
+def _shown(
+    problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]
+) -> tuple[Problem, list[Rollout], list[Verdict]]:
+    """What a judge sees: no tokens and no tests travel."""
+    bare = replace(problem, tests=TestSuite(problem.tests.kind, ""), public_tests=None, solution="")
+    tokens, logprobs = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    texts = [replace(each, prompt_tokens=tokens, tokens=tokens, logprobs=logprobs) for each in rollouts]
+    return bare, texts, list(verdicts)
 
 
 def _content(path: str) -> bytes:

@@ -21,6 +21,7 @@ from raypoly.core.caches import FolderCache, cache_root
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Int32
 from raypoly.data.templates import encode_prompts, encode_texts
+from raypoly.planning.model_shape import no_hub_model
 from raypoly.rollouts.engines import end_tokens
 
 SENT_BYTES = 1 << 30
@@ -83,10 +84,7 @@ def download_model(name: str, where: str = " here", revision: str | None = None)
     try:
         return Path(snapshot_download(name, revision=revision))
     except (OSError, ValueError) as error:  # no such model, no way there, or no name of one
-        raise UsageError(
-            f"model.path={name} is no folder{where} and could not be had from the Hugging Face hub "
-            f"({str(error).partition(chr(10))[0]}): give a folder with a model, or a model's name there."
-        ) from error
+        raise no_hub_model(name, error, where) from error
 
 
 class ModelTokenizer:

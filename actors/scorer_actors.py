@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import ray
+from ray.util.scheduling_strategies import NodeLabelSchedulingStrategy, NotIn
 
-from actors.calls import LOST, START, CallContext, result
+from actors.calls import LOST, START, CallContext, node_without_environment, result
 from actors.watched import WATCHED, Watched
 from raypoly.core.caches import LRUCache
 from raypoly.core.config import ScorerConfig
@@ -107,6 +108,7 @@ class ScorerActors:
         self._ready: list[ScorerWorker] = []  # by their turns: a chunk must not cost a look at each of a thousand
         self._joining: set[asyncio.Task[None]] = set()
         self._grown_until = 0.0
+        self._avoided: set[str] = set()  # nodes, by id, that could not make the run's environment
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -195,19 +197,30 @@ class ScorerActors:
                 return
             except LOST as error:
                 self._end(worker)
+                self._avoid(error)
                 await self._context.retries.again(f"Scorer {worker.index}", error)
 
     def _make(self, worker: ScorerWorker) -> Any:
         worker.started += 1
         worker.name = f"scorer-{worker.index}" + (f"-{worker.started}" if worker.started > 1 else "")
-        actor = ray.remote(**WATCHED)(self.scorer).options(name=worker.name, **self._options)
+        options = self._options
+        if self._avoided:  # in place of an even spread; where there is no other node, it is tried there again
+            others = NodeLabelSchedulingStrategy({}, soft={"ray.io/node-id": NotIn(*self._avoided)})
+            options = {**options, "scheduling_strategy": others}
+        actor = ray.remote(**WATCHED)(self.scorer).options(name=worker.name, **options)
         worker.actor = actor.remote(self._config, worker.index)
         return worker.actor
+
+    def _avoid(self, error: BaseException) -> None:
+        address = node_without_environment(error)
+        if address is not None:
+            self._avoided |= {node["NodeID"] for node in ray.nodes() if node["NodeManagerAddress"] == address}
 
     async def _join(self, worker: ScorerWorker) -> None:
         try:
             await result(self._make(worker).setup.remote())
-        except (*LOST, RaypolyError):  # no retry: retries are for the actors that the run needs
+        except (*LOST, RaypolyError) as error:  # no retry: retries are for the actors that the run needs
+            self._avoid(error)
             if worker in self._workers:  # else it was not needed any more
                 self._grown_until = now() + _REFUSED_SECONDS
                 self._remove(worker)

@@ -92,9 +92,11 @@ class ScorerPool:
         """Raises `IsolationMissing` where programs can't be confined."""
         await self._actors.start()
 
-    async def score(self, problem: Problem, codes: Sequence[str | None], order: int = 0) -> list[Verdict]:
-        """Verdicts in order, never `infra`. Low `order`s run first. Raises `SandboxError` where the sandbox failed for
-        good, `BrokenTests` where the tests can't be run."""
+    async def score(
+        self, problem: Problem, codes: Sequence[str | None], order: int = 0, partly: bool = False
+    ) -> list[Verdict]:
+        """Verdicts in order. Low `order`s run first. Raises `BrokenTests` where the tests can't be run, `SandboxError`
+        where the sandbox failed for good: on one program, or, `partly`, on all; then the others' verdict is `infra`."""
         if problem.tests.kind == "none":  # needs no actor
             return [WITHOUT_TESTS] * len(codes)
         if self._error is not None:
@@ -107,10 +109,11 @@ class ScorerPool:
             await asyncio.wait(waits)
         for future in waits:
             future.result()  # raises where the pool was stopped
+        some = partly and any(program.verdict is not None for program in programs)
         for program in programs:
-            if program.error is not None:
+            if program.error is not None and not (some and type(program.error) is SandboxError):
                 raise program.error
-        return [program.verdict for program in programs if program.verdict is not None]
+        return [program.verdict or Verdict("infra", 0, 0, 0.0, str(program.error)) for program in programs]
 
     def stop(self) -> None:
         self._stopped = True

@@ -16,20 +16,19 @@ import json
 import math
 import resource
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from raypoly.analysis.experiments.experiment_config import ExperimentConfig, load_experiment
 from raypoly.core import __version__, settings
 from raypoly.core.values import Split
-from tests.support.lean_loop import LeanLoop, VerdictMemory
+from tests.support.lean_loop import LeanLoop, PassedEvidence, VerdictMemory
 
 KS = ("1", "4", "8", "16", "64")
 FAILED = 0.08
 """A run fails where its pass@64 ends so much below its start's."""
 _ONE_THREAD = ("generator.engine=transformers", "train.threads=1", "generator.threads=1")
-_SAMPLES = 128
 _TELL_EVERY = 20
 
 
@@ -40,6 +39,7 @@ def main() -> None:
     parser.add_argument("--split", choices=("validation", "test"), default="validation")
     parser.add_argument("--arms", help="by name, with commas between; default: all")
     parser.add_argument("--seeds", help="such as 100-159 or 5,6; default: the experiment's")
+    parser.add_argument("--samples", type=int, default=128, help="samples of a problem in an evaluation; default: 128")
     parser.add_argument("--table", type=Path, help="print what a folder holds")
     given = parser.parse_args()
     if given.table is not None:
@@ -61,20 +61,25 @@ def main() -> None:
                 if not any(
                     (row["arm"], row["seed"], row["split"]) == (arm, seed, given.split) for row in rows_of(given.out)
                 ):
-                    row = run(experiment, arm, seed, given.split, given.out)
+                    row = run(experiment, arm, seed, given.split, given.samples, given.out)
                     with (given.out / "runs.jsonl").open("a") as file:
                         file.write(json.dumps(row) + "\n")
     show(list(rows_of(given.out)), given.split)
 
 
-def run(experiment: ExperimentConfig, arm: str, seed: int, split: Split, out: Path) -> dict[str, Any]:
+def run(experiment: ExperimentConfig, arm: str, seed: int, split: Split, samples: int, out: Path) -> dict[str, Any]:
     """One run's row: measures of the start and of the end on `split`, and of their parts."""
     begun = _cpu()
     overrides = [f"{key}={seed}" for key in experiment.seed_keys] + list(experiment.arms[arm].overrides({}))
     config = settings.load(experiment.config, [*overrides, *_ONE_THREAD], lambda note: None)
     memory = VerdictMemory(config, out / f"verdicts-s{seed}.db")
+    held_out = VerdictMemory(config, out / f"held-out-s{seed}.db", PassedEvidence())
     loop = LeanLoop(config, memory)
-    before = _start(loop, split, out, seed)
+
+    def measured() -> dict[str, Any]:
+        return _measures(loop.evaluate(split, samples, held_out))
+
+    before = _once(out / f"start-{split}-s{seed}-{samples}.json", measured)
     rewards: list[float] = []
     for step in range(config.train.steps):
         trained, _ = loop.step()
@@ -82,13 +87,15 @@ def run(experiment: ExperimentConfig, arm: str, seed: int, split: Split, out: Pa
         if (step + 1) % _TELL_EVERY == 0:
             recent = statistics.fmean(rewards[-_TELL_EVERY:])
             print(f"{arm} seed {seed}: step {step + 1}, reward {recent:.3f}, {_cpu() - begun:.0f} CPU s", flush=True)
-    after = _measures(loop.evaluate(split, _SAMPLES))
+    after = measured()
     memory.close()
+    held_out.close()
     return {
         "arm": arm,
         "seed": seed,
         "split": split,
         "steps": config.train.steps,
+        "samples": samples,
         "overrides": overrides,
         "raypoly": __version__,
         "before": before,
@@ -98,11 +105,10 @@ def run(experiment: ExperimentConfig, arm: str, seed: int, split: Split, out: Pa
     }
 
 
-def _start(loop: LeanLoop, split: Split, out: Path, seed: int) -> dict[str, Any]:
-    """Of the warm start, which all arms of a seed share."""
-    place = out / f"start-{split}-s{seed}.json"
+def _once(place: Path, measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What the file has, measured where it is missing: all arms of a seed share their warm start."""
     if not place.exists():
-        place.write_text(json.dumps(_measures(loop.evaluate(split, _SAMPLES))))
+        place.write_text(json.dumps(measured()))
     found: dict[str, Any] = json.loads(place.read_text())
     return found
 

@@ -1,12 +1,11 @@
 """How fast Poly-EPO's closed form is, beside three ways to go through all sets, and what groups of 256 cost.
 
-    python -m benchmarks.objectives [--groups 1024] [--json FILE]
+    python -m benchmarks.objectives [--groups 1024]
 
 First N=8, n=4: a batch of groups whose rewards and labels vary, one rollout in ten degenerate. NumPy takes all sets of
-all groups at once, as the set engine does those of one: members are gathered and sorted to count strategies. `compared`
-counts them by comparing every two members instead, the best that we could write, for small n alone.
+all groups at once, as the set engine does those of one: members are gathered and sorted to count strategies.
 Then N=256, n=16, some 10^25 sets, by how the strategies fall, with and without the tables of chances from an earlier
-group, and the largest memory of a group at a time. Last the same batch, and groups of 1,024, by `strategy_coverage`.
+group. Last the same batch, and groups of 1,024, by `strategy_coverage`.
 All ways must agree within 1e-9. CPU seconds of one process, the best of several runs. Exit code 1 where the batch takes
 20 ms or more, is less than 20 times as fast as the Python loop or less than 3 times as fast as NumPy, where a group of
 256 takes 50 ms or more, or where `strategy_coverage` takes longer than `poly_epo`, or 50 ms for a group of 1,024.
@@ -16,13 +15,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import time
-import tracemalloc
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,15 +47,6 @@ class ByEngine(SetObjective):
         return sets.rewards_Kn.mean(axis=1) * np.where(strategies > 1, strategies, 0) / self.config.set_size
 
 
-class CoverageByEngine(SetObjective):
-    """Strategy coverage's baseline `mean` for rewards of 0 and 1, as a set function for the set engine."""
-
-    needs = frozenset({"labels"})
-
-    def score(self, sets: Sets) -> Float64:
-        return sets.strategies(of=sets.rewards_Kn > 0).astype(np.float64)
-
-
 def by_python(rewards: list[float], labels: list[int], degenerate: list[bool]) -> list[float]:
     """Algorithm 1, set by set."""
     scores = {}
@@ -75,33 +62,18 @@ def by_python(rewards: list[float], labels: list[int], degenerate: list[bool]) -
     return advantages
 
 
-def by_numpy(rewards_BN: Float64, labels_BN: Int32, degenerate_BN: Bool, compared: bool = False) -> Float64:
+def by_numpy(rewards_BN: Float64, labels_BN: Int32, degenerate_BN: Bool) -> Float64:
     """All sets of all groups."""
     sets_Kn = all_sets(rewards_BN.shape[1], SET)
     held_KN = np.zeros((len(sets_Kn), rewards_BN.shape[1]))
     np.put_along_axis(held_KN, sets_Kn.astype(np.int64), 1.0, axis=1)
     ids = np.where(degenerate_BN, -1, labels_BN)
-    if compared:
-        strategies_BK, sums_BK = _compared(ids, sets_Kn), rewards_BN @ held_KN.T
-    else:
-        strategies_BK = np.count_nonzero(np.diff(np.sort(ids[:, sets_Kn], axis=2), axis=2, prepend=-1), axis=2)
-        sums_BK = rewards_BN[:, sets_Kn].sum(axis=2)
+    strategies_BK = np.count_nonzero(np.diff(np.sort(ids[:, sets_Kn], axis=2), axis=2, prepend=-1), axis=2)
+    sums_BK = rewards_BN[:, sets_Kn].sum(axis=2)
     scores_BK = sums_BK * np.where(strategies_BK > 1, strategies_BK, 0) / SET**2
     scores_BK -= scores_BK.mean(axis=1, keepdims=True)
     out: Float64 = scores_BK @ held_KN
     return out
-
-
-def _compared(ids_BN: Int32, sets_Kn: Int32) -> Int32:
-    """How many strategies each set has: a member counts where nobody before it in the set has its own."""
-    members = [ids_BN[:, sets_Kn[:, place]] for place in range(SET)]
-    strategies_BK = np.zeros(members[0].shape, dtype=np.int32)
-    for place, mine in enumerate(members):
-        new = mine >= 0
-        for other in members[:place]:
-            new &= mine != other
-        strategies_BK += new
-    return strategies_BK
 
 
 def best_ms(action: Callable[[], object], runs: int = RUNS) -> float:
@@ -128,7 +100,6 @@ def small(groups: int) -> dict[str, float]:
     ways: dict[str, Callable[[], object]] = {
         "closed form, the batch at once": lambda: ours.batch(rewards=rewards, labels=labels, degenerate=degenerate),
         "NumPy, all sets of all groups": lambda: by_numpy(rewards, labels, degenerate),
-        "NumPy, all sets, compared": lambda: by_numpy(rewards, labels, degenerate, compared=True),
         "closed form, group by group": lambda: [ours.advantages(rewards=r, labels=c, degenerate=d) for r, c, d in each],
         "the set engine, group by group": lambda: [
             engine.advantages(rewards=r, labels=c, degenerate=d) for r, c, d in each
@@ -138,7 +109,7 @@ def small(groups: int) -> dict[str, float]:
     want = by_numpy(rewards, labels, degenerate)
     for way in ways.values():
         np.testing.assert_allclose(np.array(way()), want, atol=1e-9)
-    found = {name: best_ms(way, 40 if place < 3 else RUNS) for place, (name, way) in enumerate(ways.items())}
+    found = {name: best_ms(way, 40 if place < 2 else RUNS) for place, (name, way) in enumerate(ways.items())}
     first = next(iter(found.values()))
     print(f"N={N}, n={SET}, {groups:,} groups of {math.comb(N, SET)} sets")
     for name, value in found.items():
@@ -153,11 +124,9 @@ def patterns() -> dict[str, tuple[Int32, Bool]]:
     half = rng.permutation(none | (own % 2 == 0))
     return {
         "one strategy": (one, none),
-        "two, one of them once": (np.where(own == 1, 2, one).astype(np.int32), none),
         "sixteen": (rng.integers(1, 17, LARGE_N).astype(np.int32), none),
         "all different": (own, none),
         "all different, half degenerate": (own, half),
-        "all degenerate but two": (own, own > 2),
         "all degenerate": (own, ~none),
     }
 
@@ -166,7 +135,7 @@ def large() -> dict[str, float]:
     """Print the table of large groups; milliseconds by pattern, the slower of both."""
     objective, rewards = build("poly_epo", set_size=LARGE_SET), np.random.default_rng(2).random(LARGE_N)
     sets = f"{math.comb(LARGE_N, LARGE_SET):.1e} sets"
-    print(f"\nN={LARGE_N}, n={LARGE_SET}, {sets}      first group    later group    memory")
+    print(f"\nN={LARGE_N}, n={LARGE_SET}, {sets}      first group    later group")
     slowest = {}
     for name, (labels, degenerate) in patterns().items():
 
@@ -179,12 +148,8 @@ def large() -> dict[str, float]:
             one()
 
         first, later = best_ms(cold), best_ms(one)
-        tracemalloc.start()
-        one()
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
         slowest[name] = max(first, later)
-        print(f"  {name:34}{first:12.2f} ms{later:12.2f} ms{peak / 2**10:6.0f} KiB")
+        print(f"  {name:34}{first:12.2f} ms{later:12.2f} ms")
     return slowest
 
 
@@ -198,10 +163,7 @@ def coverage(groups: int) -> tuple[dict[str, float], dict[str, float]]:
         "strategy_coverage, mean": ("strategy_coverage", {"baseline": "mean"}),
     }
     ours = {way: build(name, set_size=SET, **given) for way, (name, given) in params.items()}
-    engine = CoverageByEngine(SetConfig(set_size=SET, reduction="mean"))
     every = {"rewards": rewards, "labels": labels, "degenerate": degenerate}
-    want = [engine.advantages(rewards=r, labels=c, degenerate=d) for r, c, d in zip(*every.values(), strict=True)]
-    np.testing.assert_allclose(ours["strategy_coverage, mean"].batch(**every), want, atol=1e-9)
     batch = dict.fromkeys(ours, math.inf)
     for _ in range(5):  # in turns, so that a slow moment is nobody's alone
         batch = {way: min(batch[way], best_ms(lambda one=one: one.batch(**every), RUNS)) for way, one in ours.items()}
@@ -224,7 +186,6 @@ def coverage(groups: int) -> tuple[dict[str, float], dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--groups", type=int, default=1024, help="in the batch of N=8")
-    parser.add_argument("--json", type=Path, help="Write the numbers there too.")
     chosen = parser.parse_args()
     if chosen.groups < 1:
         parser.error("--groups is at least 1")
@@ -240,10 +201,6 @@ def main() -> None:
         f"its group of {HUGE_N} under {MOST_LARGE_MS:g} ms": max(huge.values()) < MOST_LARGE_MS,
     }
     print("\n" + "; ".join(f"{name}: {'yes' if yes else 'NO'}" for name, yes in met.items()))
-    if chosen.json:
-        chosen.json.write_text(
-            json.dumps({"batch_ms": batch, "large_group_ms": groups, "coverage_ms": covered | huge}, indent=1)
-        )
     raise SystemExit(int(not all(met.values())))
 
 

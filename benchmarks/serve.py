@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,6 +67,16 @@ class Served:
         self.process.wait()
 
     @property
+    def computed(self) -> int:
+        """Verdicts that this process of the server has found, by its `/metrics`; 0 before it answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5.0) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return 0
+        return sum(int(line.split()[-1]) for line in lines if line.startswith("raypoly_verdicts_total"))
+
+    @property
     def client(self) -> VerdictClient:
         return VerdictClient(f"http://127.0.0.1:{self.port}", patience=300.0)
 
@@ -97,12 +108,13 @@ def _right(count: int, clients: int) -> None:
     asking = threading.Thread(target=lambda: seen.extend(_ask(served, rows, clients, 8)))
     asking.start()
     memory = []
-    done = 0
+    done = before = 0
     while asking.is_alive():
         time.sleep(1.0)
         memory.append(served.mebibytes)
         done += 1
         if done == max(3, count // 300):
+            before = served.computed
             served.kill()
             served.start()
             memory.clear()
@@ -110,6 +122,8 @@ def _right(count: int, clients: int) -> None:
     pairs = enumerate(zip(expected, (verdict["status"] for verdict in seen), strict=True))
     wrong = [(number, *pair) for number, pair in pairs if len(set(pair)) > 1]
     print(f"{len(seen):,} verdicts by {clients} clients, one SIGKILL: {len(wrong)} unlike LocalPool's {wrong[:5]}")
+    twice = before + served.computed - len(programs)
+    print(f"computed twice: {twice}; in flight at the kill were at most {8 * clients}")
     if memory:
         print(f"memory of the server: {memory[len(memory) // 3]:.0f} MiB at a third, {memory[-1]:.0f} MiB at the end")
     served.kill()

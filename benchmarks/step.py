@@ -100,9 +100,8 @@ def whole_steps(setting: Setting, trl_vllm: bool, engines: Sequence[str]) -> lis
 def updates(setting: Setting) -> list[MeasuredArm]:
     """TRL's update and raypoly's on the same rows."""
     from benchmarks.steps import ours, trl
-    from benchmarks.steps.rows import sampled
 
-    rows = sampled(setting)
+    rows = ours.sampled(setting)
     with ExitStack() as stack:
         arms = [
             stack.enter_context(PacedProcess("TRL", trl.updates, setting, rows)),

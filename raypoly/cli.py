@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 import typer.core
@@ -25,6 +25,7 @@ from raypoly.commands import (
     score_command,
     serve_command,
     train_command,
+    watch_command,
 )
 from raypoly.core import __version__
 from raypoly.core.errors import MissingPackage, RaypolyError
@@ -46,6 +47,10 @@ raypoly evaluate --model smollm2-q4 --problems human-eval --samples 10
 raypoly COMMAND --help says more; all keys are in docs/configuration.md."""
 
 
+# the class of wrong options and arguments, of which typer exports no name
+_WRONG_USE = cast("type[Exception]", typer.BadParameter.__bases__[0])
+
+
 class ReportingGroup(typer.core.TyperGroup):
     """Commands whose `RaypolyError`s become one sentence and an exit code; also those of recipes, loaded late."""
 
@@ -56,6 +61,14 @@ class ReportingGroup(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except _WRONG_USE as error:
+            from raypoly.core.settings import no_such_option
+
+            option, asked = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+            if asked is None or asked.info_name not in ("train", "doctor") or not (told := no_such_option(option)):
+                raise
+            typer.echo(told, err=True)
+            raise typer.Exit(2) from error
         except RaypolyError as error:
             # Ray wraps an actor's error: the original has the message without the remote traceback.
             original = getattr(error, "cause", None) or error
@@ -112,6 +125,7 @@ app.command(epilog=evaluate_command.EXAMPLES)(evaluate_command.evaluate)
 app.command()(prepare_command.prepare)
 app.command()(experiment_commands.experiment)
 app.command(epilog=report_command.EXAMPLES)(report_command.report)
+app.command(epilog=watch_command.EXAMPLES)(watch_command.watch)
 app.command()(doctor_command.doctor)
 app.command()(score_command.score)
 app.command(epilog=check_command.EXAMPLES)(check_command.check)

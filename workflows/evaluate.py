@@ -96,21 +96,22 @@ async def measure(
     if not problems:
         raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
     many = f", {len(chosen)} scaffolds" if len(chosen) > 1 else ""
-    observers.progress.note(f"Measuring step {step} on {split}: {len(problems)} problems x {samples} samples{many} ...")
+    what = f"Measuring step {step} on {split}: {len(problems)} problems x {samples} samples{many}"
     started = time.monotonic()
-    weights = await opened.services.learner.ask("update", LearnerActor.digest)
     usage, measured, tables = observers.judge_usage, [], []
-    for name, scaffold in chosen.items():
-        results, table, sound = await _measured(opened, step, split, samples, problems, scaffold)
-        if list(chosen) != ["direct"]:
-            encode = None if name == "direct" else _encoder(opened)
-            results |= await asyncio.to_thread(
-                scaffold_results, sound, name, scaffold, samples, config.evaluate.select, encode
-            )
-        if len(chosen) > 1:
-            table = table.append_column("scaffold", pa.array([name] * table.num_rows, pa.string()))
-        measured.append(results)
-        tables.append(table)
+    with observers.progress.waiting(what):
+        weights = await opened.services.learner.ask("update", LearnerActor.digest)
+        for name, scaffold in chosen.items():
+            results, table, sound = await _measured(opened, step, split, samples, problems, scaffold)
+            if list(chosen) != ["direct"]:
+                encode = None if name == "direct" else _encoder(opened)
+                results |= await asyncio.to_thread(
+                    scaffold_results, sound, name, scaffold, samples, config.evaluate.select, encode
+                )
+            if len(chosen) > 1:
+                table = table.append_column("scaffold", pa.array([name] * table.num_rows, pa.string()))
+            measured.append(results)
+            tables.append(table)
     first, *others = measured
     payload = {
         "step": step,

@@ -39,7 +39,7 @@ from raypoly.core import __version__
 from raypoly.core.config_keys import dotted_values
 from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.gguf_models import with_sha256
-from raypoly.core.progress_display import show_progress
+from raypoly.core.progress_display import show_progress, waiting
 from raypoly.core.seeds import derive
 from raypoly.core.values import Group
 from raypoly.data.preparing.candidates import Candidate
@@ -75,7 +75,8 @@ def evaluate_model(config: ModelEvaluationConfig) -> None:
 
     async def work() -> None:
         with ending.guard():
-            asked = await _ask(config, console)
+            with waiting("Reading model and problems", console):
+                asked = await _ask(config, console)
             async with AsyncExitStack() as stack:
                 await ModelEvaluation(stack, asked, ending, console).run()
 
@@ -137,7 +138,8 @@ class ModelEvaluation:
         chunks = -(-len(problems) // sampling.chunk)
         firsts = [number * chunks for number in range(len(rounds))]
         missing = any(self._chunks.left(first, problems, sampling.chunk) for first in firsts)
-        work_of = await self._work() if missing else None
+        with waiting("Starting Ray and its actors", self._console):
+            work_of = await self._work() if missing else None
         total, count = len(problems) * rounds[-1].stop, OutcomeCount()
         self._note(f"{total:,} programs of {len(problems):,} problems")
         with show_progress("programs", total, count.so_far, self._console):

@@ -63,7 +63,8 @@ class Training:
         """Every step from where the run stands to its last, or to a plateau, with the evaluations that are due."""
         first = self.services.learner.version
         self.observers.progress.start(self.config.train.steps, first)
-        await self.opened.weights.sync()
+        with self.observers.progress.waiting("Handing the weights to the engine", announce=False):
+            await self.opened.weights.sync()
         await self.evaluator.evaluate_if_due(first)
         for step in range(first, self.config.train.steps):
             if self.durability.memory.plateau.ends_by(step):

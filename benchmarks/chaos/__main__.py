@@ -43,7 +43,12 @@ def main() -> int:
         why = fleet.why_no_partition() if "partition" in given.kinds else ""
         kinds = [kind for kind in given.kinds if kind != "partition" or not why]
         series = [
-            Series(engine, kills, kill_plans(given.seed + at, given.a_run, kinds), [*SMALL, f"model.path={model}"])
+            Series(
+                engine,
+                kills,
+                kill_plans(given.seed + at, given.a_run, kinds),
+                [*SMALL, f"model.path={model}", *given.set],
+            )
             for at, (engine, kills) in enumerate(wanted.items())
         ]
         outcomes = []
@@ -118,6 +123,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--kinds", type=_kinds, default=list(KINDS), help=f"comma-separated, of: {', '.join(KINDS)}")
     parser.add_argument("--model", type=Path, help="a Hugging Face folder to start from; default: one made once")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the runs")
     parser.add_argument("--keep", type=Path, help="where runs and logs stay; default: nowhere")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()

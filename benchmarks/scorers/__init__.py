@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from benchmarks.scorers.manager import manager_and_fork
-from benchmarks.scorers.outcome import Runner
 from benchmarks.scorers.plain import fresh_interpreters, warm_process, warm_process_reusing_tests, warm_processes
+from benchmarks.scorers.programs import Runner
 from benchmarks.scorers.sandboxed import calibrated, sandboxed, sandboxed_with_evidence
 
 ARMS: dict[str, Callable[[int], AbstractContextManager[Runner]]] = {

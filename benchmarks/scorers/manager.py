@@ -18,9 +18,8 @@ import subprocess
 from collections.abc import Iterator, MutableSequence, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from benchmarks.scorers.outcome import Outcome, Runner, Scored
 from benchmarks.scorers.plain import execute
-from benchmarks.scorers.programs import Item
+from benchmarks.scorers.programs import Item, Outcome, Runner, Scored
 
 SECONDS = 6.0
 MEMORY_BYTES = 4 << 30

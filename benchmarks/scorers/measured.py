@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from benchmarks.scorers.outcome import Scored
-from benchmarks.scorers.programs import Item
+from benchmarks.scorers.programs import Item, Scored
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
-from benchmarks.scorers.outcome import Outcome, Runner, Scored
-from benchmarks.scorers.programs import Item
+from benchmarks.scorers.programs import Item, Outcome, Runner, Scored
 
 SECONDS = 6.0
 """Wall seconds for one fresh interpreter."""

@@ -1,4 +1,4 @@
-"""The programs that the scorers are measured on: from a file, or made from the puzzles.
+"""The programs that the scorers are measured on, from a file or made from the puzzles, and what a way of scoring says.
 
 A file's rows are JSON: `id`, `category`, `code`, `must` (`pass` or `fail`) and `problem` with `entry_point`,
 `prelude` and `check` (Python that defines `check(candidate)`).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,3 +111,22 @@ def _from_puzzles() -> Iterator[Item]:
             elif number >= 11:
                 category, code = "wrong", f"{code}\n\ndef {name}(n, right={name}):\n    return [right(n)]\n"
             yield Item(f"{place}-{number}-{category}", category, code, asked, category == "correct")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one program: whether it passed, and why for a person."""
+
+    passed: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Outcomes in the order of the programs, and what of the wall time went into calibration."""
+
+    outcomes: list[Outcome]
+    calibration_seconds: float = 0.0
+
+
+Runner = Callable[[Sequence[Item]], Scored]

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from benchmarks.scorers.outcome import Outcome, Runner, Scored
-from benchmarks.scorers.programs import Item
+from benchmarks.scorers.programs import Item, Outcome, Runner, Scored
 from raypoly.core.config import ScorerConfig
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox import Sandbox

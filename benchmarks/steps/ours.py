@@ -7,13 +7,21 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+import numpy as np
+from transformers import AutoTokenizer
+
 from benchmarks.steps.setting import Setting
 from raypoly.algorithms.losses import build
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core import settings
-from raypoly.core.config import Config, ModelConfig, TrainConfig
+from raypoly.core.config import Config, GeneratorConfig, ModelConfig, TrainConfig
+from raypoly.core.seeds import derive
+from raypoly.data import build_problem_set
+from raypoly.data.problem_order import EpochOrder
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
+from raypoly.rollouts.engines import SampleRequest
+from raypoly.rollouts.engines.transformers_engine import TransformersEngine
 from raypoly.run.run_identity import resolve_run
 from tests.support.paced_process import Pace
 from tests.support.step_tables import MeasuredStep
@@ -108,3 +116,34 @@ def updates(setting: Setting, rows: Sequence[TrainingRow], pace: Pace) -> None:
         seconds = time.perf_counter() - begin
         first = stats.grad_norm if stats.version == 1 else None
         pace.done(MeasuredStep(seconds, len(rows), stats.rows, stats.tokens, grad_norm=first))
+
+
+def sampled(setting: Setting) -> list[TrainingRow]:
+    """Rows for an update: what the starting model samples for the first step's prompts.
+
+    Advantages are drawn, none is zero: nothing may be left out on either side.
+    """
+    problems = EpochOrder(build_problem_set(setting.problems).splits["train"], setting.prompts, seed=0).batch(0)
+    tokenizer = AutoTokenizer.from_pretrained(setting.model)
+    config = GeneratorConfig(
+        engine="transformers",
+        temperature=setting.temperature,
+        max_tokens=setting.max_tokens,
+        threads=setting.threads,
+    )
+    requests = [
+        SampleRequest(
+            slot,
+            np.array(tokenizer(problem.prompt, add_special_tokens=False)["input_ids"], np.int32),
+            tuple(derive(0, "benchmark", slot, rollout) for rollout in range(setting.rollouts)),
+        )
+        for slot, problem in enumerate(problems)
+    ]
+    rng = np.random.default_rng(0)
+    advantages = rng.choice([-0.25, 0.75], setting.sequences)
+    groups = TransformersEngine(setting.model, config, setting.dtype).sample(requests)
+    return [
+        TrainingRow(requests[slot].prompt_tokens, sample.tokens, sample.logprobs, float(advantages[place]), 0)
+        for slot, samples in groups
+        for place, sample in enumerate(samples, slot * setting.rollouts)
+    ]

@@ -57,7 +57,7 @@ class GroupStage(ABC):
     name: ClassVar[str]
     """The key of its finding everywhere: a lower-case letter, then lower-case letters, digits and _, at most 60."""
     after: ClassVar[tuple[str, ...]] = ("score",)
-    """The stages that must run before it, such as those whose findings it reads."""
+    """The stages that run before it where the run has them, such as those whose findings it reads."""
     axis: ClassVar[Literal["rollout", "draft", "group"]] = "rollout"
     """Whether a finding has a value for each of the group's N rollouts or D drafts, or one for the group."""
     device: ClassVar[Literal["free", "learner"]] = "free"

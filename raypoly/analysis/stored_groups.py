@@ -28,6 +28,7 @@ from raypoly.analysis.evaluation.evaluation_results import blocks_curve
 from raypoly.analysis.metrics.pass_at_k import distinct, ks, pass_at_k, summarise
 from raypoly.analysis.metrics.problem_counts import GroupOutcomes, own_samples
 from raypoly.analysis.run import Run
+from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.tables import DASH, ReportTable
 from raypoly.core.values import Problem, Rollout, Verdict
@@ -39,6 +40,7 @@ from raypoly.run.store.catalogue import PREFIX, Catalogue, step_key
 from raypoly.run.store.rollout_files import read_evaluation
 from raypoly.run.store.sealed_files import decode_table, unseal
 from raypoly.run.store.step_records import CompletedStep
+from raypoly.verifier.rewards import Rewards
 from raypoly.verifier.score_programs import by_id
 
 _REPORTED = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
@@ -151,7 +153,7 @@ def _read_part(run: Run, part: StoredPart) -> tuple[list[StoredGroup], Mapping[s
     """A part's groups, in order, and its reported numbers. Raises `StorageError`, `CorruptData`, `OtherSchema`."""
     if part.training:
         completed = run.completed(part.step)
-        return list(_read_trained(part, completed)), completed.applied.metrics
+        return list(_read_trained(part, completed, run.config)), completed.applied.metrics
     if part.key.startswith(PREFIX):
         found = read_evaluation(run.store, part.step, part.split)
         return list(_read_evaluated(part, found.table, found.payload)), found.payload
@@ -161,17 +163,22 @@ def _read_part(run: Run, part: StoredPart) -> tuple[list[StoredGroup], Mapping[s
     return list(_read_evaluated(part, table, payload)), payload
 
 
-def _read_trained(part: StoredPart, completed: CompletedStep) -> Iterator[StoredGroup]:
+def _read_trained(part: StoredPart, completed: CompletedStep, config: Config) -> Iterator[StoredGroup]:
+    # only where a group has one: it imports what the run's config names
+    given = Rewards.of_run(config) if any("reward" in group.findings for group in completed.groups) else None
     for group, rewards in zip(completed.groups, completed.rewards, strict=True):
         if not group.size:
             continue  # drafts alone, which nothing was scored of
-        verdicts = group.verdicts or ()
+        verdicts, rows = group.verdicts or (), group.findings.get("reward")
+        names = rows.schema.names if isinstance(rows, pa.RecordBatch) else ()
+        found = {name: rows.column(name).to_numpy(zero_copy_only=False) for name in names} if rows else {}
+        parts = given.measures(found) if given and found else None
         yield StoredGroup(
             part,
             group.slot,
             group.problem_id,
             group.rollouts,
-            GroupOutcomes.of(verdicts, rewards if np.all(np.isfinite(rewards)) else None),
+            GroupOutcomes.of(verdicts, rewards if np.all(np.isfinite(rewards)) else None, parts),
             None if group.labels is None else group.labels.strategies,
             verdicts,
             asked=group.labels is not None or group.unjudged,
@@ -259,7 +266,17 @@ def training_numbers(of: str, held: Sequence[GroupThenAndNow], reported: Mapping
     found = [(group.then.structural, group.now.structural) for group in labelled]
     name = "strategies_structural"
     known = [({name: distinct(one)}, {name: distinct(two)}) for one, two in found if one and two]
-    return [*numbers, *compare_values(of, known, reported)]
+    numbers += compare_values(of, known, reported)
+    # each of the groups that have it; one that reads what stages found is not known now
+    for name in sorted({name for group in held for name in group.then.parts.keys() & group.now.parts.keys()}):
+        having = [group for group in held if name in group.then.parts]
+        both = [(_only(name, group.then.parts), _only(name, group.now.parts)) for group in having]
+        numbers += compare_values(of, both, reported)
+    return numbers
+
+
+def _only(name: str, values: Values) -> Values:
+    return {name: values[name]} if name in values else {}
 
 
 def training_means(numbers: Sequence[ChangedNumber]) -> list[ChangedNumber]:

@@ -20,7 +20,7 @@ def check(
     parameters: Annotated[list[str] | None, typer.Argument(metavar="key=value", show_default=False)] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--as", help="objective, reward, loss, stage, judge or scaffold, if the name is not clear."),
+        typer.Option("--as", help="objective, reward, term, loss, stage, judge or scaffold, if the name is not clear."),
     ] = None,
 ) -> None:
     """Try a reward, objective, loss, group stage, judge or scaffold on made groups. Exit code 1 if it breaks its

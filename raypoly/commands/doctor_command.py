@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from raypoly.commands.command_options import ConfigPath, Overrides
-from raypoly.core import settings
 from raypoly.core.errors import UsageError
 
 
@@ -20,9 +19,10 @@ def doctor(
     """Say whether this machine, and each node of its cluster, is ready for a config. With --run, check every file of a
     run and say where it would go on. Change nothing. Exit code 1 if something is not ok or a file is damaged."""
     if run is None:
+        from raypoly.planning.run_config import load_run_config
         from workflows.doctor.machine import examine_machine, print_findings
 
-        sound = print_findings(examine_machine(settings.load(config, overrides or [])), json)
+        sound = print_findings(examine_machine(load_run_config(config, overrides or [])), json)
     elif config is not None or overrides:
         raise UsageError("--run examines a run, whose config is its own: leave out --config and section.key=value.")
     else:

@@ -63,7 +63,7 @@ def evaluate(
         raise UsageError("--split is of --run: name a file of problems by --problems.")
     if (endpoint is None) != (name is None):
         raise UsageError("--endpoint URL needs --name, the model's name there, and --name needs --endpoint.")
-    from raypoly.analysis.evaluation import evaluation_config
+    from raypoly.analysis.evaluation import check_files, evaluation_config
 
     given = {
         "model.path": model,
@@ -74,6 +74,7 @@ def evaluate(
     }
     words = [f"{key}={value}" for key, value in given.items() if value is not None]
     chosen = evaluation_config(config, [*words, *(overrides or [])])
+    check_files(chosen)  # before engines are imported, which takes seconds
     from workflows.model_evaluation import evaluate_model
 
     evaluate_model(chosen)

@@ -48,6 +48,9 @@ def experiment(
     ] = None,
 ) -> None:
     """Train several arms over several seeds and compare them. The same command goes on."""
+    from raypoly.analysis.experiments.experiment_config import load_experiment
+
+    load_experiment(config)  # raises here, before statistics and figures, which take seconds to import
     from raypoly.analysis.experiments.experiment_command import run_experiment, show_forecast, show_power
 
     if gpu is not None and not dry_run:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from raypoly.commands.command_options import Overrides
-from raypoly.core.settings import load_of
 
 
 def prepare(
@@ -20,6 +19,7 @@ def prepare(
     ] = None,
 ) -> None:
     """Make a data set from files of problems: check, compare, sample, split, write. Or go on with one."""
+    from raypoly.core.settings import load_of
     from raypoly.data.preparing.prepare_config import PrepareConfig
 
     chosen = load_of(PrepareConfig, config, overrides or [])

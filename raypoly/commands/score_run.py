@@ -6,6 +6,7 @@ only the rows that it wrote.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from raypoly.analysis.metrics.problem_counts import GroupOutcomes
@@ -44,6 +46,7 @@ from raypoly.commands.command_output import (
 )
 from raypoly.commands.row_writer import Row, open_rows
 from raypoly.commands.section_config import lasting_keys, run_scorer_config
+from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.progress_display import show_progress
 from raypoly.core.tables import ReportTable
@@ -52,7 +55,8 @@ from raypoly.data.public_tests import set_apart
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.local_pool import LocalPool
-from raypoly.verifier.rewards import Reward, reward_function
+from raypoly.verifier.rewards import AnsweredGroup, Rewards
+from raypoly.verifier.rewards.user_errors import told
 from raypoly.verifier.score_programs import score_each
 
 _GONE = "its problem is not in the set any more"
@@ -67,7 +71,7 @@ def rescore(place: str, out: str | None, problems: Path | None, overrides: Seque
     run = Run(place)
     config = run_scorer_config(run.config, overrides, workers)
     today, source = read_current_problems(run, problems, note)
-    reward = reward_function(run.config)
+    rewards = Rewards.of_run(run.config)
     walk = StoredWalk(run, parts_of(run))
     if not walk.parts:
         raise UsageError(f"{run.uri} holds no rollouts yet: there is nothing to score again.")
@@ -83,7 +87,7 @@ def rescore(place: str, out: str | None, problems: Path | None, overrides: Seque
             pool = stack.enter_context(LocalPool(config, StrategyEvidence() if config.evidence else None))
             stack.enter_context(show_progress("programs", left, lambda: (pool.done, pool.passed), NOTES))
             for group, verdicts in score_each(pool, walk.groups, partial(_programs_of, today)):
-                yield rescored_row(group, verdicts, today.get(group.problem_id), reward)
+                yield rescored_row(group, verdicts, today.get(group.problem_id), rewards, run.config)
 
         # a run may have grown between two starts; the numbers follow from the groups, and are made anew
         for key, own in groupby(rows.resume(score_rest, keep=walk.follows), lambda row: str(row["of"])):
@@ -118,7 +122,7 @@ def _programs_of(problems: Mapping[str, Problem], group: StoredGroup) -> list[tu
 
 
 def rescored_row(
-    group: StoredGroup, verdicts: Sequence[Verdict], problem: Problem | None, reward: Reward
+    group: StoredGroup, verdicts: Sequence[Verdict], problem: Problem | None, given: Rewards, config: Config
 ) -> dict[str, Any]:
     """`{of, slot, problem_id, then, now, labels, changed}`; without a problem `now` is null, with a reason."""
     row: dict[str, Any] = {
@@ -134,9 +138,15 @@ def rescored_row(
         return row | {"reason": _GONE}
     failure = next((verdict.detail for verdict in verdicts if verdict.status == "infra"), None)
     rewards = None
-    if group.part.training and failure is None:
-        rewards = [reward(problem, *pair) for pair in zip(group.rollouts, verdicts, strict=True)]
-    now = GroupOutcomes.of(tuple(verdicts), rewards)
+    parts = None
+    if group.part.training and failure is None and not given.outcome.reads_findings:
+        answered = _answered(group, problem, tuple(verdicts), config)
+        with told():
+            found = asyncio.run(given.find(answered))
+        found = {n: v for n, v in found.items() if n not in given.terms or given.terms[n].may_say(answered)}
+        rewards = found["outcome"].tolist() if np.isfinite(found["outcome"]).all() else None
+        parts = given.measures(found) if given.in_stage else None
+    now = GroupOutcomes.of(tuple(verdicts), rewards, parts)
     row["now"] = now.row
     if failure is not None:
         row["reason"] = failure
@@ -151,6 +161,18 @@ def rescored_row(
         for place in group.then.differs(now)
     ]
     return row
+
+
+def _answered(group: StoredGroup, problem: Problem, verdicts: tuple[Verdict, ...], config: Config) -> AnsweredGroup:
+    return AnsweredGroup(
+        problem,
+        tuple(group.rollouts),
+        verdicts,
+        step=group.part.step,
+        slot=group.slot,
+        seed=config.train.seed,
+        max_tokens=config.generator.max_tokens,
+    )
 
 
 def _estimate_rollouts(run: Run, parts: Iterable[StoredPart]) -> int:

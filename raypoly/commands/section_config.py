@@ -41,7 +41,7 @@ def run_scorer_config(config: Config, overrides: Sequence[str], workers: int | N
     """The run's own scorer section with overrides. Raises as `scorer_config`."""
     given = scorer_config(overrides, workers)
     scorer = _overlay(config.scorer, given, "scorer.", [*overrides, "scorer.workers"])
-    return scorer.model_copy(update={"all_tests": True}) if config.reward.name == "fraction" else scorer
+    return scorer.model_copy(update={"all_tests": True}) if config.reward.runs_all_tests else scorer
 
 
 def comparison_choice(name: str) -> ComparisonChoice:

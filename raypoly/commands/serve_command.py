@@ -38,6 +38,7 @@ def serve(
     """Serve verdicts over HTTP to trainers that can't hold raypoly, until Ctrl-C or SIGTERM."""
     import os
     import signal
+    import sys
     import threading
 
     from raypoly.commands.section_config import scorer_config
@@ -50,6 +51,7 @@ def serve(
     config = scorer_config(overrides or [], workers).model_copy(update={"evidence": evidence})
     asked = workers or any(word.startswith("scorer.workers=") for word in overrides or [])
     pool = _cluster_pool(config, config.workers if asked else None) if os.environ.get("RAY_ADDRESS") else None
+    sys.setswitchinterval(0.0005)  # a sandbox's thread has little to do at a time, and a core idles until it does it
     with Verifier(() if problems is None else problems, evidence=evidence, config=config, pool=pool) as verifier:
         try:
             server = Server((host, port), Service(verifier, waiting), token)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raypoly.commands.command_options import ConfigPath, Overrides
-from raypoly.core import settings
-from raypoly.core.errors import UsageError
+from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.run.crash import Crash
+
+if TYPE_CHECKING:
+    from raypoly.core.config import Config
+    from raypoly.run.run_identity import RunDirectory
 
 EXAMPLES = """Examples:
 
@@ -42,44 +45,72 @@ def train(
         raise UsageError(
             "--gpu and --verbose need --dry-run, and --rehearse excludes it: a rehearsal runs on this machine."
         )
-    dropped: list[str] = []  # told when the config is known to be sound
-    chosen = settings.load(config, overrides or [], dropped.append)
-    from raypoly.planning import preflight
-    from raypoly.planning.devices import ELSEWHERE
-    from raypoly.run.run_identity import resolve_run, storage_options
-
-    directory = resolve_run(chosen)
+    chosen, directory, gpu = _checked(config, overrides or [], dry_run, gpu)
     fixed = directory.config
-    if dry_run:
-        from raypoly.planning.devices import gpu_to_plan
-
-        gpu = gpu_to_plan(gpu, [fixed], lambda note: typer.echo(note, err=True))
-    here = None if gpu is None else ELSEWHERE
-    remarks = preflight.check_config(fixed, directory.path, here, remote=directory.location.folder is None)
-    for remark in [*dropped, *remarks]:
-        typer.echo(f"Note: {remark}", err=True)
     if dry_run:
         from raypoly.planning.dry_run import show_dry_run
 
         show_dry_run(fixed, directory, gpu, verbose)
         return
+    from raypoly.planning import preflight
+
+    preflight.require_gpu(fixed)
+    preflight.require_model(fixed.model.path, directory.location.folder)
     if rehearse:
         from workflows.startup.rehearsal import rehearse as run_rehearsal
 
         run_rehearsal(fixed, directory)
         return
     Crash.run_dir = directory.location.folder
+    from workflows.train import run
+
+    run(chosen)
+    _show_end(chosen, directory, config, overrides or [])
+
+
+def _show_end(config: Config, directory: RunDirectory, file: str | None, overrides: Sequence[str]) -> None:
+    # Imported after the run: matplotlib takes a second, in which nothing else would start.
     from rich.console import Console
 
     from raypoly.algorithms import objectives
     from raypoly.analysis.reports.run_page import show_results
     from raypoly.analysis.run import Run
-    from workflows.train import run
+    from raypoly.core.progress_display import waiting
+    from raypoly.run.run_identity import storage_options
 
-    run(chosen)
-    show_results(Run(directory.location, storage_options(chosen)), Console())
-    if objectives.of_run(chosen).reads_rewards:
-        typer.echo(_to_compare(chosen.objective.name, config, overrides or []))
+    with waiting("Writing figure and report", console := Console()):
+        show_results(Run(directory.location, storage_options(config)), console)
+    if objectives.of_run(config).reads_rewards:
+        typer.echo(_to_compare(config.objective.name, file, overrides))
+
+
+def _checked(
+    path: str | None, overrides: Sequence[str], dry_run: bool, gpu: str | None
+) -> tuple[Config, RunDirectory, str | None]:
+    """(config, its run's folder, the GPU that a dry run plans for), with all that is wrong told, and remarks."""
+    from raypoly.planning.run_config import MADE, ProblemReader, check_problems, load_run_config, usable_problems
+
+    notes: list[str] = []  # told when the config is known to be sound
+    reader = ProblemReader()
+    config = load_run_config(path, overrides, notes.append, reader)
+    from raypoly.planning import preflight
+    from raypoly.planning.devices import ELSEWHERE, gpu_to_plan
+    from raypoly.run.run_identity import resolve_run
+
+    directory = resolve_run(config)
+    fixed = directory.config
+    if dry_run:
+        gpu = gpu_to_plan(gpu, [fixed], lambda note: typer.echo(note, err=True))
+    here = None if gpu is None else ELSEWHERE
+    notes += preflight.check_config(fixed, directory.path, here, remote=directory.location.folder is None)
+    if fixed.problems.source not in MADE:
+        try:
+            check_problems(reader.read(fixed), fixed, fixed, resumes=True)
+        except RaypolyError:
+            usable_problems(fixed, resumes=True, trains=fixed)  # raises again, and logs what it leaves out
+    for note in notes:
+        typer.echo(f"Note: {note}", err=True)
+    return config, directory, gpu
 
 
 def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) -> str:
@@ -87,12 +118,13 @@ def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) ->
     from raypoly.analysis.reports.run_page import other_arm_overrides
     from raypoly.planning import preflight
     from raypoly.planning.devices import ELSEWHERE
+    from raypoly.planning.run_config import load_run_config
     from raypoly.run.run_identity import resolve_run
     from workflows.liveness.shutdown import shell_command
 
     others = other_arm_overrides(objective, overrides)
     try:
-        directory = resolve_run(settings.load(config, others, lambda text: None))
+        directory = resolve_run(load_run_config(config, others))
         preflight.check_config(directory.config, directory.path, ELSEWHERE)
     except UsageError as error:
         return f"to compare: {others[-1]} needs other keys than this run: {error}"

@@ -140,7 +140,7 @@ class ModelConfig(Section):
 class WarmStartConfig(Section):
     """The tiny model's supervised start, used when model.path is not set. It is cached in the user's cache folder."""
 
-    seed: int = Field(0, description="Seed of the initial weights and of the supervised data.")
+    seed: int = Field(0, ge=0, lt=1 << 63, description="Seed of the initial weights and of the supervised data.")
     steps: int = Field(220, ge=1, description="Supervised optimizer steps.")
     batch_size: int = Field(128, ge=1, description="Solutions in a supervised step.")
     lr: float = Field(3e-3, gt=0, description="Peak learning rate (cosine to zero).")
@@ -231,12 +231,16 @@ class ProblemsConfig(Section):
         "those that the run's rollouts pass about half of the time (`pass_rate`, docs/data.md).",
     )
     seed: int = Field(0, description="Seed of generated problems and of the split.")
-    budgets: bool = Field(True, description="Hidden resource budgets of puzzles. Off is the control.")
+    budgets: bool | Literal["drawn"] = Field(
+        True,
+        description="Hidden resource budgets of puzzles, in fixed shares. Off is the control; with `drawn` the seed "
+        "draws the shares too, so that how much one strategy solves is nobody's choice.",
+    )
     compositions: bool = Field(
         True, description="Also the tasks that apply one kind to what another returns. Off leaves the easier ones."
     )
-    validation: int = Field(64, ge=0, description="Validation problems, for choosing.")
-    test: int = Field(64, ge=0, description="Test problems, for claiming.")
+    validation: int = Field(64, ge=0, description="Validation problems, for choosing. The default shrinks with data.")
+    test: int = Field(64, ge=0, description="Test problems, for claiming. The default shrinks with data.")
 
     @field_validator("since", "until")
     @classmethod
@@ -269,7 +273,7 @@ class GeneratorConfig(Section):
     max_tokens: int = Field(56, ge=1, description="Longest response, in tokens (T_max of equation 4).")
     max_prompt_tokens: int = Field(136, ge=1, description="Longest prompt, in tokens; see problems.over_long.")
     threads: int = Field(1, ge=1, description="Compute threads of a CPU engine.")
-    memory_gib: float = resumable(1.0, gt=0, description="KV cache on a CPU engine, in GiB.")
+    memory_gib: float = resumable(1.0, gt=0, description="KV cache of a CPU engine, in GiB, at most.")
     gpu_memory_fraction: float = resumable(0.45, gt=0, le=1, description="Share of a GPU for an engine that is awake.")
     max_sequences: int = Field(256, ge=1, description="Sequences decoded at once.")
     engine_args: dict[str, Any] = Field(
@@ -504,7 +508,7 @@ class TrainConfig(Section):
     seed: int = Field(0, description="Seed of sampling and of the problems' order.")
     steps: int = resumable(80, ge=0, description="Optimizer steps.")
     stop: StopSection = Field(default_factory=StopSection, description="Ends a run at a plateau.")
-    prompts_per_step: int = Field(20, ge=1, description="Problems in a step (|B| of Algorithm 2).")
+    prompts_per_step: int = Field(20, ge=1, description="Problems in a step (|B|, Algorithm 2). Default: at most all.")
     mini_batch_prompts: int | None = Field(
         None,
         ge=1,
@@ -634,19 +638,49 @@ class EvaluateConfig(Section):
     )
 
 
+class TermSection(PluginSection):
+    """A term of the reward, which owns the parameters beside these."""
+
+    name: str | None = Field(
+        None, description="`length`, another of docs/rewards.md, or package.module:Class. Default: NAME."
+    )
+    weight: float = Field(description="What one unit of the term is worth, in rewards.")
+    when: Literal["passed", "failed", "always"] = Field(
+        "always",
+        description="Which responses have the term; it is 0 for the others. `passed`: an outcome of 1 or more.",
+    )
+
+
 class RewardConfig(Section):
-    """The reward function: how a verdict becomes a number."""
+    """The reward: an outcome, which says whether a response is right, and weighted terms beside it."""
 
     name: str = Field(
         "passed",
-        description="`passed` (1 or 0), `fraction` (of tests), `compute_score`, or "
-        "package.module:function(problem, rollout, verdict).",
+        description="The outcome: `passed` (1 or 0), `fraction` (of tests), `threshold`, or package.module:function of "
+        "yours, with raypoly's, verl's or TRL's parameters (docs/rewards.md).",
     )
-    compute_score: str | None = Field(
-        None,
-        description="For `compute_score`: a reward function with verl's signature, as package.module:function. It gets "
-        "data_source, solution_str, ground_truth and extra_info.",
+    threshold: float = Field(1.0, gt=0, le=1, description="For `threshold`: the share of tests from which it is 1.")
+    terms: dict[str, TermSection] = Field(
+        default_factory=dict,
+        description="What is paid beside the outcome, by a name of yours (docs/rewards.md).",
     )
+    workers: int = resumable(2, ge=1, description="Processes that run functions and terms of yours beside the step.")
+    timeout: float = resumable(
+        120.0,
+        gt=0,
+        description="Seconds for one call of a function of yours. Later its server counts as away: the run pauses.",
+    )
+    max_unknown: float = resumable(
+        0.1,
+        ge=0,
+        le=1,
+        description="Stop when the outcome of more than this share of rollouts is unknown.",
+    )
+
+    @property
+    def runs_all_tests(self) -> bool:
+        """Whether the outcome is a share of all tests."""
+        return self.name in ("fraction", "threshold")
 
 
 class RayConfig(Section):

@@ -112,6 +112,10 @@ class OutOfRetries(RaypolyError):
     """Actors, nodes or the network failed more often than `run.retries` allows."""
 
 
+class BrokenEnvironment(OutOfRetries):
+    """A node lacks a module that the driver has. No retry mends it."""
+
+
 class Stalled(RaypolyError):
     """No progress for `run.stall_seconds`, and a restart did not help."""
 

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from raypoly.core.caches import cache_root
 from raypoly.core.errors import UsageError
+from raypoly.core.foreign_keys import own_key
 
 _RECIPES = "raypoly.recipes"
 MADE_BY_VALUE = "raypoly_made_"
@@ -97,16 +98,21 @@ def parse_parameters(kind: type[BaseModel], params: Mapping[str, Any], section: 
     try:
         return kind(**params)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        wrong = first["msg"].removeprefix("Value error, ").lower()
-        takes = ", ".join(kind.model_fields) or "none"
-        if first["type"] == "missing":
-            raise UsageError(f"{owner} needs {section}.{key} (it takes: {takes}).") from error
-        whom = owner.removeprefix(f"{section}.name=")
-        raise UsageError(
-            f"{section}.{key}={first['input']!r} does not fit {whom}: {wrong} (it takes: {takes})."
-        ) from error
+        takes = f"(it takes: {', '.join(kind.model_fields) or 'none'})"
+        first = {item["loc"][:1]: dict(item) for item in reversed(error.errors())}  # a union has an error a member
+        told = [f"{_misfit(item, section, owner)} {takes}." for item in reversed(first.values())]
+        raise UsageError("\n".join(told)) from error
+
+
+def _misfit(error: Mapping[str, Any], section: str, owner: str) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    whom = owner.removeprefix(f"{section}.name=")
+    if error["type"] == "missing":
+        return f"{owner} needs {section}.{key}"
+    wrong = error["msg"].removeprefix("Value error, ").lower()
+    if error["type"] == "extra_forbidden":
+        wrong = f"raypoly calls it {ours}" if (ours := own_key(key)) else "it has no such parameter"
+    return f"{section}.{key}={error['input']!r} does not fit {whom}: {wrong}"
 
 
 class PackagedFile(NamedTuple):

@@ -4,6 +4,8 @@ with show_progress("programs", 1000, lambda: (pool.done, pool.passed), console):
     ...
 for group in track(groups, len(groups), "groups", console):
     ...
+with waiting("Starting Ray", console):      # work without items to count
+    ...
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from raypoly.core.text import duration
+
 T = TypeVar("T")
 _LINE_SECONDS = 10.0
+SILENT_SECONDS = 9.0  # so that no ten pass without a line
 _REDRAW_SECONDS = 0.25
 
 Counts = Callable[[], tuple[int, int | None]]
@@ -46,13 +51,8 @@ def show_progress(
                 pace = f"{done / (time.monotonic() - begin):,.1f}/s"
                 show(done, pace if passed is None else f"{pace}, {passed:,} passed")
 
-    thread = threading.Thread(target=report, name="progress", daemon=True)
-    thread.start()
-    try:
+    with beside(report, over):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def track(items: Iterable[T], total: int, what: str, console: Console) -> Iterator[T]:
@@ -62,6 +62,46 @@ def track(items: Iterable[T], total: int, what: str, console: Console) -> Iterat
         for item in items:
             done += 1
             yield item
+
+
+@contextmanager
+def waiting(
+    what: str,
+    console: Console,
+    last: Callable[[], float] = lambda: float("-inf"),
+    line_seconds: float = SILENT_SECONDS,
+) -> Iterator[None]:
+    """Tell, while the block runs, that it is still at `what`, and for how long: beside a spinner in a terminal, else by
+    a line after so many seconds without one. `last`: when, by `time.monotonic`, the caller printed its last."""
+    over, began = threading.Event(), time.monotonic()
+
+    def report() -> None:
+        told = began
+        redraws = console.is_terminal and not console.is_dumb_terminal
+        with console.status(what) if redraws else nullcontext() as status:
+            while not over.wait(min(line_seconds / 10, _REDRAW_SECONDS)):
+                now = time.monotonic()
+                passed = f"{what}, {duration(now - began)}"
+                if status is not None:
+                    status.update(passed)
+                elif now - max(told, last()) >= line_seconds:
+                    told, line = now, f"  still {passed[:1].lower()}{passed[1:]}"
+                    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    with beside(report, over):
+        yield
+
+
+@contextmanager
+def beside(report: Callable[[], None], over: threading.Event) -> Iterator[None]:
+    """Run `report` in a thread beside the block, at whose end `over` is set and the thread is waited for."""
+    thread = threading.Thread(target=report, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager

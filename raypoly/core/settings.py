@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from raypoly.core.config import RUN_NAME, Config
 from raypoly.core.config_keys import NAME, Key, config_keys, describe_expected, flatten_keys, is_named
 from raypoly.core.errors import UsageError
+from raypoly.core.foreign_keys import own_key
 from raypoly.core.text import visible
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -32,6 +33,7 @@ _RENAMED = {
     "evaluate.programs": "evaluate.scaffolds",
     "gate.name": "stages.own",
     "gate": "stages.gate",
+    "reward.compute_score": "reward.name",
 }
 DEFAULT = CONFIGS / "tiny.yaml"
 GIVEN = "on the command line"
@@ -95,17 +97,32 @@ def load_of(
             f"The config file {file} must hold sections such as `{example}:`, not a {type(values).__name__}."
         )
     values = {str(section): content for section, content in values.items() if content is not None}
-    given = dict(_parse(override, kind) for override in overrides)
+    given, wrong = _parse_all(overrides, kind)
     _drop_old_parameters(values, given, note)
     for key, value in given.items():
         _lay(values, key, value, file, kind)
     if isinstance(run := values.setdefault("run", {}), dict):
-        run.setdefault("name", name or re.sub(rf"[^{RUN_NAME}]+", "-", Path(file).stem).strip(" .-") or "run")
-    _refuse_booleans(values, file, given, kind)
+        # of a model of the user's own, a run of the default config has the name
+        model = values["model"].get("path") if path == str(DEFAULT) and isinstance(values.get("model"), dict) else None
+        stem = Path(str(model)).name.removesuffix(".gguf") if model else Path(file).stem
+        run.setdefault("name", name or re.sub(rf"[^{RUN_NAME}]+", "-", stem).strip(" .-") or "run")
+    wrong += _booleans(values, file, given, kind)
     try:
-        return kind.model_validate(values)
+        made = kind.model_validate(values)
     except ValidationError as error:
-        raise UsageError("\n".join(_sentence(dict(item), file, given, kind) for item in error.errors())) from error
+        wrong += [_sentence(dict(item), file, given, kind) for item in error.errors()]
+    if wrong:
+        raise UsageError("\n".join(dict.fromkeys(wrong)))
+    return made
+
+
+def no_such_option(option: str) -> str:
+    """A sentence for `--steps 5`, as other trainers take their keys; empty if no key has that name."""
+    name = option.lstrip("-").replace("-", "_")
+    known = [key.name for key in config_keys()]
+    ours = name if name in known else own_key(name)
+    ours = ours or next((key for key in (f"train.{name}", *known) if key in known and key.endswith(f".{name}")), None)
+    return f"There is no option {option}: keys are written as section.key=value, here {ours}=..." if ours else ""
 
 
 def dump(config: Config, changed: bool = False) -> str:
@@ -152,6 +169,17 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     return " ".join(str(error).split())
 
 
+def _parse_all(overrides: Sequence[str], kind: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
+    """The values by key, and a sentence for each override that is wrong."""
+    given, wrong = dict[str, Any](), list[str]()
+    for override in overrides:
+        try:
+            given.update([_parse(override, kind)])
+        except UsageError as error:
+            wrong.append(str(error))
+    return given, wrong
+
+
 def _parse(override: str, kind: type[BaseModel]) -> tuple[str, Any]:
     """`train.steps=20` to ("train.steps", 20)."""
     name, equals, text = override.partition("=")
@@ -167,18 +195,32 @@ def _parse(override: str, kind: type[BaseModel]) -> tuple[str, Any]:
 
 def _may_be(name: str, text: str, kind: type[BaseModel]) -> bool:
     # no documented key, but perhaps one of a part found by name, or a whole section, whose value pydantic looks at
-    section, _, rest = name.partition(".")
-    model: Any = kind.model_fields[section].annotation if section in kind.model_fields else None
-    own = isinstance(model, type) and issubclass(model, BaseModel) and model.model_config.get("extra") == "allow"
     inner = any(key.name.startswith(f"{name}.") for key in config_keys(kind))
-    return (bool(rest) and (own or inner)) or (name, text.strip()) == ("sampling", "off")
+    return ("." in name and (inner or _in_open_section(name, kind))) or (name, text.strip()) == ("sampling", "off")
+
+
+def _in_open_section(name: str, kind: type[BaseModel]) -> bool:
+    """Whether a section on the way to the key takes keys that it does not document."""
+    parts, model = name.split("."), kind
+    while len(parts) > 1 and parts[0] in model.model_fields:
+        inner: Any = model.model_fields[parts[0]].annotation
+        taken = 2 if is_named(inner) else 1
+        inner, parts = get_args(inner)[1] if taken == 2 else inner, parts[taken:]
+        if not parts or not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return False
+        if inner.model_config.get("extra") == "allow":
+            return True
+        model = inner
+    return False
 
 
 def _key(name: str, kind: type[BaseModel]) -> Key | None:
-    section, _, rest = name.partition(".")
-    if section in kind.model_fields and is_named(kind.model_fields[section].annotation):
-        name = f"{section}.{NAME}.{rest.partition('.')[2]}"
-    return next((key for key in config_keys(kind) if key.name == name), None)
+    parts = name.split(".")
+    for key in config_keys(kind):
+        known = key.name.split(".")
+        if len(known) == len(parts) and all(k in (NAME, part) for k, part in zip(known, parts, strict=True)):
+            return key
+    return None
 
 
 def _lay(values: dict[str, Any], name: str, value: Any, file: str, kind: type[BaseModel]) -> None:
@@ -213,12 +255,14 @@ def _drop_old_parameters(sections: dict[str, Any], given: Mapping[str, Any], not
         note(f"{section}.name={name}: the parameters of {old_name} were dropped ({listed}).")
 
 
-def _refuse_booleans(values: Mapping[str, Any], file: str, given: Mapping[str, Any], kind: type[BaseModel]) -> None:
-    """Raise `UsageError` for `train.steps: yes`, which pydantic would read as 1."""
-    for name, value in flatten_keys(values):
-        key = _key(name, kind) if isinstance(value, bool) else None
-        if key is not None and not key.takes_booleans:
-            raise UsageError(f"{name}={value} ({_origin(name, file, given)}) should be {describe_expected(key.field)}.")
+def _booleans(values: Mapping[str, Any], file: str, given: Mapping[str, Any], kind: type[BaseModel]) -> list[str]:
+    """A sentence for each `train.steps: yes`, which pydantic would read as 1."""
+    keys = ((name, value, _key(name, kind)) for name, value in flatten_keys(values) if isinstance(value, bool))
+    return [
+        f"{name}={value} ({_origin(name, file, given)}) should be {describe_expected(key.field)}."
+        for name, value, key in keys
+        if key is not None and not key.takes_booleans
+    ]
 
 
 def _sentence(error: Mapping[str, Any], file: str, given: Mapping[str, Any], kind: type[BaseModel]) -> str:
@@ -232,6 +276,8 @@ def _sentence(error: Mapping[str, Any], file: str, given: Mapping[str, Any], kin
         return (
             f"{file} names no file of problems: give it sources.NAME.path, or sources.NAME.hub, .revision and .split."
         )
+    if error["type"] == "missing" and (key := _key(name, kind)) is not None:
+        return f"{name} has to be given: {describe_expected(key.field)}."
     for length in range(len(parts), 0, -1):  # an item of a list is told as its key
         name = ".".join(parts[:length])
         if (key := _key(name, kind)) is not None:
@@ -259,9 +305,12 @@ def _unknown(name: str, origin: str, kind: type[BaseModel]) -> str:
         if name == old or name.startswith(f"{old}."):
             return f"{name} ({origin}) is called {new}{name.removeprefix(old)} now: use that name."
     known = [key.name for key in config_keys(kind)]
+    last = name.rpartition(".")[2]
+    if kind is Config and (ours := own_key(name)):
+        return f"There is no key {name} ({origin}): raypoly calls it {ours} (docs/from-verl.md)."
     if example := next((key for key in known if key.startswith(f"{name}.")), None):
         return f"{name} ({origin}) is a section of keys: name one of them, such as {example}."
-    same_last = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
+    same_last = [key for key in known if key.rpartition(".")[2] == last]
     if not same_last and "." not in name and (section := get_close_matches(name, kind.model_fields, n=1)):
         return f"There is no section {name} ({origin}); did you mean {section[0]}?"
     near = get_close_matches(name, same_last, n=1, cutoff=0.75) or same_last

@@ -45,9 +45,9 @@ def read_askable(path: Path, files: Sequence[Path] | None = None) -> list[Proble
     file = read_problems(path, files)
     for row in file.rejected:
         log.warning("%s line %d is left out: %s", row.source, row.line, row.reason)
-    for problem in file.problems:
-        if not problem.prompt:
-            log.warning("%s: problem %s is left out: its row has no text to ask the policy with", path, problem.id)
+    if empty := [problem.id for problem in file.problems if not problem.prompt]:
+        said = "%s: %d of %d problems are left out, whose rows have no text to ask the policy with, such as %s"
+        log.warning(said, path, len(empty), len(file.problems), empty[0])
     return [problem for problem in file.problems if problem.prompt]
 
 

@@ -36,7 +36,7 @@ class ProblemOrder(ABC):
         """A step takes `per_step` problems and at most `refill` more. Raises `UsageError` where there are too few."""
         there = f"but there are only {len(problems)} training problems"
         if len(problems) < per_step:
-            raise UsageError(f"train.prompts_per_step={per_step}, {there}: lower it.")
+            raise UsageError(f"train.prompts_per_step={per_step}, {there}: set train.prompts_per_step={len(problems)}.")
         if len(problems) < per_step + refill:
             both = (
                 f"train.prompts_per_step={per_step} and train.refill={refill} are {per_step + refill} problems a step"

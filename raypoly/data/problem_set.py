@@ -53,9 +53,10 @@ def split_by_seed(items: Sequence[T], config: ProblemsConfig, purpose: str, what
     """
     held_out = config.validation + config.test
     if held_out >= len(items):
+        fewer = " ".join(f"problems.{name}={min(getattr(config, name), len(items) // 4)}" for name in _ORDER[1:])
         raise UsageError(
-            f"problems.validation + problems.test = {held_out} leaves none of the {len(items)} {what}"
-            " to train on: lower them."
+            f"problems.validation + problems.test = {config.validation} + {config.test} leaves none of the "
+            f"{len(items)} {what} to train on: set {fewer}."
         )
     shuffled = list(items)
     random.Random(derive(config.seed, purpose)).shuffle(shuffled)

@@ -17,12 +17,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 from raypoly.core import __version__
 from raypoly.core.caches import LRUCache
 from raypoly.core.errors import RaypolyError, UsageError
+from raypoly.core.http_handler import QuietHandler
 from raypoly.core.values import STATUSES, Problem, Verdict
 from raypoly.data.formats import problem_of, program_of
 from raypoly.integrations.in_process import Verifier
@@ -31,7 +32,6 @@ from raypoly.verifier.score_programs import verdict_fields
 
 LARGEST_BODY = 64 << 20
 """Bytes of a request."""
-_IDLE_SECONDS = 600.0  # then a connection is closed
 _OWN_PROBLEMS, _OWN_CHARACTERS = 4096, 64 << 20  # problems that came with rows and are kept parsed
 
 
@@ -116,15 +116,14 @@ class Service:
         return problem
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version, server_version, timeout = "HTTP/1.1", f"raypoly/{__version__}", _IDLE_SECONDS
+class _Handler(QuietHandler):
     server: Server
 
     def do_GET(self) -> None:
         if self.path == "/health":
             self._answer(HTTPStatus.OK, {"status": "ok", "version": __version__})
         elif self.path == "/metrics":
-            self._send(HTTPStatus.OK, self.server.service.metrics().encode(), "text/plain; version=0.0.4")
+            self.send_body(HTTPStatus.OK, self.server.service.metrics().encode(), "text/plain; version=0.0.4")
         else:
             self._answer(HTTPStatus.NOT_FOUND, {"error": "there are POST /v1/verdicts, GET /health and GET /metrics"})
 
@@ -167,20 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}, {"Retry-After": "5"})
 
     def _answer(self, status: HTTPStatus, content: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        self._send(status, json.dumps(content).encode(), "application/json", headers)
-
-    def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] | None = None) -> None:
-        try:
-            self.send_response(status)
-            for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # the client left; a later request finds the verdicts kept
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests are counted (`/metrics`) and not logged."""
+        self.send_body(status, json.dumps(content).encode(), "application/json", headers)
 
 
 class Server(ThreadingHTTPServer):

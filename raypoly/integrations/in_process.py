@@ -28,10 +28,11 @@ from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.local_pool import LocalPool, unknown_verdict
 from raypoly.verifier.rewards import fraction, passed
+from raypoly.verifier.rewards.reward_function import outcome_of
 from raypoly.verifier.score_programs import by_id
 
-Reward = Callable[[Problem, Rollout, Verdict], float]
-"""As `reward.name` takes it: of a rollout its `text` is known here, and of `finish_reason` that it is "stop"."""
+Reward = Callable[[Problem, Rollout, Verdict], float | None]
+"""As `reward.name` takes it, not async: a rollout has its `text`, and "stop" as its `finish_reason`."""
 _NAMED: Mapping[str, Reward] = {"passed": passed, "fraction": fraction}
 _NO_TOKENS = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
 
@@ -218,6 +219,5 @@ def _reward(reward: str | Reward, problem: Problem, response: str | None, verdic
             raise UsageError(f"There is no reward {reward!r}: use {' or '.join(_NAMED)}, or a function.")
         reward = _NAMED[reward]
     value = reward(problem, Rollout(*_NO_TOKENS, response or "", "stop", seed=0, weight_version=0), verdict)
-    if not isinstance(value, int | float | np.number | np.bool_) or not math.isfinite(value):
-        raise UsageError(f"The reward gave {value!r} for a response to problem {problem.id}: it needs a finite number.")
-    return float(value)
+    outcome = outcome_of(value, "The reward", problem)
+    return None if math.isnan(outcome) else outcome

@@ -22,7 +22,6 @@ from typing import IO, Any
 from raypoly.algorithms.objectives import KNOWN as OBJECTIVES
 from raypoly.algorithms.objectives import Objective
 from raypoly.analysis.run import Run
-from raypoly.core import settings
 from raypoly.core.config_keys import flatten_keys
 from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.plugins import made_folder
@@ -33,6 +32,7 @@ from raypoly.data.formats.long_integers import dumps
 from raypoly.data.formats.raypoly_rows import row_of
 from raypoly.integrations.by_value import module_of
 from raypoly.integrations.in_process import problems_of
+from raypoly.planning.run_config import load_run_config
 from raypoly.run.run_identity import resolve_run, storage_options
 
 # The kernel kills it where this process dies: nothing committed is lost, and the cell can be run again at once.
@@ -71,7 +71,7 @@ class Trainer:
         self.overrides = [f"{key}={_value(key, value)}" for key, value in given.items()]
         """As on the command line."""
         self._config = str(config)
-        self._directory = resolve_run(settings.load(self._config, self.overrides, lambda note: None))
+        self._directory = resolve_run(load_run_config(self._config, self.overrides))
 
     @property
     def command(self) -> str:

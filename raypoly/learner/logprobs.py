@@ -24,12 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-MIB = 1 << 20
-CHUNK_MIB = 512
-"""Memory of a chunk's float32 logits. A pass holds up to three such arrays, four with a cap on logits."""
-CPU_CHUNK_MIB = 16
-"""The most on a CPU, whose cache then holds a chunk: a third less time with 49,152 words."""
-_TILE = 128  # larger chunks are multiples of this, for the matrix units
+from raypoly.learner.logit_chunks import CHUNK_MIB, tokens_of_chunk
 
 
 def token_logprobs(
@@ -55,12 +50,6 @@ def token_logprobs(
     )
     logp_T, entropy_T = _TokenLogprobs.apply(hidden_TH, head_VH, targets_T, how)  # type: ignore[no-untyped-call]
     return logp_T, entropy_T
-
-
-def tokens_of_chunk(vocabulary: int, chunk_mib: int) -> int:
-    """Tokens whose float32 logits fit into `chunk_mib`, at least one; or words, for so many tokens."""
-    tokens = max(1, chunk_mib * MIB // (4 * max(1, vocabulary)))
-    return tokens - tokens % _TILE if tokens > _TILE else tokens
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from raypoly.learner.adapters import add_adapters, merged_weights
 from raypoly.learner.checkpoint_state import CheckpointState, Snapshot
 from raypoly.learner.compiled_layers import prepare_layers
 from raypoly.learner.learning_rate import learning_rate
-from raypoly.learner.logprobs import CPU_CHUNK_MIB
+from raypoly.learner.logit_chunks import CPU_CHUNK_MIB
 from raypoly.learner.loss_sums import LossSums, check_mismatch
 from raypoly.learner.packing import MicroBatch, RankPartitioner, compute_cross_logprobs, pack
 from raypoly.learner.policy_model import (

@@ -28,7 +28,8 @@ from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedCon
 from raypoly.algorithms.losses.loss import Loss
 from raypoly.core.errors import UsageError
 from raypoly.learner.attention import PACKED, ScoresChanged, attend
-from raypoly.learner.logprobs import CHUNK_MIB, token_logprobs
+from raypoly.learner.logit_chunks import CHUNK_MIB
+from raypoly.learner.logprobs import token_logprobs
 from raypoly.learner.packing import MicroBatch, Segments, pack
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.weight_hash import weight_digest

@@ -37,7 +37,7 @@ def group_rows(
     group: Group, advantages: Float64, of_drafts: Float64 | None, attempts: bool = True
 ) -> list[TrainingRow]:
     """Rows of a group's drafts, if they have advantages (float64 [D]), and of its attempts. A draft that is an attempt
-    has the attempt's row alone."""
+    has the attempt's row alone; what has an advantage of NaN has none."""
     trained = group.rollouts if attempts else ()
     if of_drafts is None:
         return rows_of(trained, advantages[: len(trained)])
@@ -47,13 +47,13 @@ def group_rows(
 
 
 def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[TrainingRow]:
-    """Rows ordered by prompt (by first use) and rollout."""
+    """Rows ordered by prompt (by first use) and rollout; none for an advantage of NaN."""
     rows = [
         TrainingRow(rollout.prompt_tokens, rollout.tokens, rollout.logprobs, float(advantage), rollout.weight_version)
         for rollout, advantage in zip(rollouts, advantages, strict=True)
     ]
     _, own = prompts_of(rollouts)
-    return [rows[i] for i in np.argsort(own, kind="stable")]
+    return [rows[i] for i in np.argsort(own, kind="stable") if not np.isnan(rows[i].advantage)]
 
 
 def prompts_of(rollouts: Sequence[Rollout]) -> tuple[list[Int32], Int32]:

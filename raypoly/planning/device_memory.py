@@ -4,7 +4,7 @@
     check_memory(config, shape, device, layout)     # `UsageError`: the part that is too much, and what to turn
 
 vLLM on a GPU takes `generator.gpu_memory_fraction` of it: weights, its largest batch, CUDA graphs, and the KV cache in
-all that is left. On a CPU the cache is `generator.memory_gib`. The engine of transformers makes room as it decodes.
+all that is left. On a CPU the cache is `cpu_cache_bytes`. The engine of transformers makes room as it decodes.
 A colocated engine counts while it samples and takes new weights, since it sleeps else. A part that is unknown is left
 out of sums, which then are "at least".
 """
@@ -34,6 +34,7 @@ from raypoly.planning.learner_memory import (
 )
 from raypoly.planning.model_shape import ModelShape, shape_of
 from raypoly.planning.preflight import BASE_MEMORY, WORKER_MEMORY
+from raypoly.rollouts.engines import cpu_cache_bytes
 
 _ACTIVITY = {
     "sampling": "while responses are sampled",
@@ -291,6 +292,6 @@ def _vllm_work(config: Config, shape: ModelShape) -> int:
 def _vllm_cache(config: Config, shape: ModelShape, device: Device) -> int:
     """Below zero where nothing is left."""
     if not device.gpu:
-        return max(1, round(config.generator.memory_gib)) * GIB
+        return cpu_cache_bytes(config.generator, _token_bytes(config, shape))
     taken = round(config.generator.gpu_memory_fraction * device.memory)
     return taken - _weights(config, shape) - _vllm_work(config, shape)

@@ -133,9 +133,12 @@ def choose_device(word: str | None, free_memory: int) -> Device:
 
 def gpu_to_plan(word: str | None, configs: Iterable[Config], say: Callable[[str], None]) -> str | None:
     """The board that a dry run of these configs plans for: the one given, else None for what is here. If a run needs a
-    GPU and none is here it is an H200, and `say` gets a note."""
-    if word is not None or not any(needs_gpu(config.generator) for config in configs) or choose_device(None, 0).gpu:
+    GPU and none is here it is an H200, and `say` gets a note. Raises `UsageError` for an unknown name."""
+    if word is not None:
+        choose_device(word, 0)  # raises here, before much is imported
         return word
+    if not any(needs_gpu(config.generator) for config in configs) or choose_device(None, 0).gpu:
+        return None
     say("Note: no GPU is here, and the config needs one: this is planned for an NVIDIA H200; --gpu names another.")
     return "h200"
 

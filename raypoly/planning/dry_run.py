@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from raypoly import data as problems
 from raypoly.core.config import Config
 from raypoly.core.settings import dump
 from raypoly.core.tables import ReportTable
 from raypoly.core.text import format_bytes
 from raypoly.data import ProblemSet
-from raypoly.data.long_prompts import require_readable
-from raypoly.data.problem_order import require_enough
 from raypoly.data.problem_set import count_with_tests, describe_splits
+from raypoly.planning.canned_rewards import describe_rewards
 from raypoly.planning.cost import forecast_judge
 from raypoly.planning.device_memory import check_memory, engine_room, host_memory, plan_memory
 from raypoly.planning.devices import Device, choose_device, layout_of, this_machine
 from raypoly.planning.learner_memory import PHASES, DeviceMemory, checkpoint_bytes, trained_weights
 from raypoly.planning.model_shape import RowLayout, row_layout, shape_of
-from raypoly.planning.preflight import require_tests
+from raypoly.planning.run_config import usable_problems
 from raypoly.rollouts import scaffolds
-from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, fit_problems
+from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts
 from raypoly.run.run_identity import RunDirectory
 from raypoly.strategies.judge.judge_usage import dollars
 
@@ -32,11 +30,7 @@ def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None
     unknown, or the run can't fit.
     """
     device = choose_device(gpu, this_machine(directory.path).memory)
-    read = problems.build_problem_set(config.problems)
-    source = fit_problems(read, config)
-    require_tests(source, config)
-    require_enough(source.splits["train"], config)
-    require_readable(read, source, config, directory.resumes)
+    _, source = usable_problems(config, directory.resumes, config)
     print(describe_run(config, source, directory.uri, directory.resumes), flush=True)
     print("\n" + "\n".join([*_memory(config, device), "", *_cost(config)]), flush=True)
     print("\n" + describe_config(config, source, verbose), flush=True)
@@ -49,6 +43,7 @@ def describe_run(config: Config, source: ProblemSet, run_dir: str, resumes: bool
         "# plan",
         f"problems: {describe_splits(source, config.problems)}",
         *_step_lines(config),
+        *describe_rewards(config, source.splits["train"]),
         *_evaluation_lines(config, count_with_tests(source)),
         f"run folder: {run_dir}" + (" (resumes the run that is there)" if resumes else " (new)"),
     ]

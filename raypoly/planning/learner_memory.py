@@ -15,11 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import torch
-
 from raypoly.algorithms import losses
+from raypoly.algorithms.losses import Loss
 from raypoly.core.config import Config
-from raypoly.learner.logprobs import CPU_CHUNK_MIB, tokens_of_chunk
+from raypoly.learner.logit_chunks import CPU_CHUNK_MIB, tokens_of_chunk
 from raypoly.planning.devices import DeviceLayout
 from raypoly.planning.model_shape import ModelShape
 
@@ -240,8 +239,13 @@ def trained_weights(config: Config, shape: ModelShape) -> int:
 
 
 def head_weights(config: Config, shape: ModelShape) -> int:
+    loss = losses.of_run(config)
+    if type(loss).head is Loss.head:
+        return 0
+    import torch  # takes two seconds, which most losses' plans do without
+
     with torch.device("meta"):
-        head = losses.of_run(config).head(shape.hidden)
+        head = loss.head(shape.hidden)
     return 0 if head is None else sum(parameter.numel() for parameter in head.parameters())
 
 

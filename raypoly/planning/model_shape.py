@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors import SafetensorError, safe_open
+
+from raypoly.core.errors import UsageError
 from raypoly.core.gguf_models import GgufModel
 
 _SIZES = {
@@ -177,6 +180,46 @@ def config_of(path: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return values if isinstance(values, dict) else None
+
+
+def require_whole(folder: Path, said: str) -> None:
+    """Raise `UsageError` for a Hugging Face folder whose weights are missing or cut, or whose tokenizer is damaged or
+    another model's. `said`: the folder, as the user named it."""
+    index, weights = folder / "model.safetensors.index.json", sorted(folder.glob("*.safetensors"))
+    parts = _json(index, said).get("weight_map", {}).values() if index.is_file() else ()
+    lost = [name for name in sorted({*parts}) if not (folder / name).is_file()]
+    if lost or not (weights or any(folder.glob("*.bin"))):
+        raise UsageError(f"{said} has no {lost[0] if lost else '*.safetensors or *.bin'}: copy its weights again.")
+    for file in weights:
+        try:
+            with safe_open(file, framework="numpy"):  # reads the header, and whether the file is as long as it says
+                pass
+        except (SafetensorError, OSError) as error:
+            raise UsageError(f"{said}: {file.name} is cut or damaged ({error}): copy it again.") from error
+    tokenizer = folder / "tokenizer.json"
+    model = _json(tokenizer, said).get("model", {}) if tokenizer.is_file() else {}
+    tokens, rows = len(model.get("vocab") or ()), _text_config(str(folder)).get("vocab_size")
+    if isinstance(rows, int) and tokens > rows:
+        raise UsageError(
+            f"{said}: its tokenizer has {tokens:,} tokens and its config.json {rows:,} (vocab_size), so it is another "
+            "model's: copy both from one model."
+        )
+
+
+def _json(file: Path, said: str) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{said}: {file.name} is no JSON ({error}): copy the model again.") from error
+    return values if isinstance(values, dict) else {}
+
+
+def no_hub_model(name: str, error: Exception, where: str = " here") -> UsageError:
+    """`where`: the machine on which the hub does not give it."""
+    return UsageError(
+        f"model.path={name} is no folder{where} and could not be had from the Hugging Face hub "
+        f"({str(error).partition(chr(10))[0]}): give a folder with a model, or a model's name there."
+    )
 
 
 RowLayout = Literal["packed", "padded"]

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from raypoly import data as problems
 from raypoly.algorithms import losses, objectives
-from raypoly.algorithms.objectives.objective import needed_stages
+from raypoly.algorithms.group_stage import own_stages
+from raypoly.algorithms.objectives.objective import STAGE_OF, needed_stages
 from raypoly.core.config import Config, JudgeConfig
 from raypoly.core.errors import MissingHere, MissingKey, UsageError
 from raypoly.core.gguf_models import GgufModel
@@ -22,15 +23,18 @@ from raypoly.data.formats import files_of
 from raypoly.data.hub import hub_split
 from raypoly.data.problem_set import ProblemSet
 from raypoly.data.verl_rows import NO_TEMPLATE
-from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, this_machine
-from raypoly.planning.model_shape import is_mixture
-from raypoly.rollouts import scaffolds
-from raypoly.rollouts.engines import check_engine_args
+from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, choose_device, this_machine
+from raypoly.planning.model_shape import config_of, is_mixture, no_hub_model, require_whole
+from raypoly.planning.placement import needs_gpu, resolve_placement
+from raypoly.rollouts import engines, scaffolds
 from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, is_sampled, of_evaluations
 from raypoly.run.sinks import check_packages
 from raypoly.strategies import judge
 from raypoly.strategies.judge import judge_keys
-from raypoly.verifier.rewards import reward_function
+from raypoly.verifier.rewards import Rewards
+from raypoly.verifier.rewards.reward_function import KNOWN as REWARDS
+from raypoly.verifier.rewards.terms import build_terms
+from raypoly.verifier.rewards.terms.judge_term import GRADES, JudgeTerm
 from raypoly.verifier.sandbox.zygote_client import find_interpreter
 
 BASE_MEMORY = 4.0
@@ -39,6 +43,8 @@ _ENGINE_MEMORY = 1.2  # giB of each engine after the first, beside its cache
 WORKER_MEMORY = 0.3
 """GiB of one scorer actor with its warm runner, beside the memory that a program may use."""
 _RANK_MEMORY = 0.8  # giB of each further learner process (a tiny model)
+_HUB_SECONDS = 5.0
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 _BASE_DISK = 0.5  # giB: caches, checkpoints of a tiny model, logs
 
 
@@ -60,7 +66,8 @@ def check_config(config: Config, run_dir: Path, here: FreeResources | None = Non
 def asks_judge(config: Config) -> bool:
     """Whether the run uses its judge at all."""
     objective = objectives.of_run(config)
-    return "judge" in needed_stages(objective) or config.judge.when != "needed" or config.evaluate.judge
+    grades = any(isinstance(named.term, JudgeTerm) for named in build_terms(config))
+    return "judge" in needed_stages(objective) or config.judge.when != "needed" or config.evaluate.judge or grades
 
 
 def _errors(config: Config) -> Iterator[UsageError]:
@@ -73,7 +80,9 @@ def _errors(config: Config) -> Iterator[UsageError]:
 
 
 def _names(config: Config) -> None:
-    # The engine's actor looks the engine up, since its packages load slowly.
+    # The engine's actor loads the engine, since its packages load slowly.
+    if ":" not in config.generator.engine and config.generator.engine not in engines.KNOWN:
+        load_plugin(config.generator.engine, engines.KNOWN, "generator.engine")
     load_plugin(config.judge.name, judge.KNOWN, "judge.name")
     load_plugin(config.problems.source, problems.KNOWN, "problems.source")
 
@@ -206,12 +215,26 @@ def _problems(config: Config) -> Iterator[str]:
 
 
 def _reward(config: Config) -> Iterator[str]:
-    reward_function(config)
+    rewards = Rewards.of_run(config)
     source = config.problems.source
-    if config.reward.name == "compute_score" and source in problems.KNOWN and source != "verl":
+    if rewards.outcome.form == "verl" and source in problems.KNOWN and source != "verl":
         yield (
-            "reward.name=compute_score needs the ground truths of verl's rows, and problems.source="
+            f"reward.name={config.reward.name} needs the ground truths of verl's rows, and problems.source="
             f"{source} has none: set problems.source=verl."
+        )
+    found = {*STAGE_OF.values(), GRADES, *(stage.name for stage in own_stages(config, objectives.of_run(config)))}
+    for name, named in rewards.terms.items():
+        if missing := sorted(named.reads - found):
+            yield f"reward.terms.{name} needs what the stage {missing[0]} finds: add that stage to stages.own."
+    graded = [name for name, named in rewards.terms.items() if isinstance(named.term, JudgeTerm)]
+    if len(graded) > 1:
+        yield f"reward.terms.{graded[1]}: the judge grades one term, {graded[0]}: ask one question for both."
+    if graded and not hasattr(load_plugin(config.judge.name, judge.KNOWN, "judge.name"), "grade"):
+        yield f"reward.terms.{graded[0]} needs a judge that grades: set judge.name=openai (docs/judge.md)."
+    if objectives.of_run(config).terms == "own" and not rewards.terms:
+        yield (
+            f"objective.name={config.objective.name} needs terms beside the outcome: set reward.terms.NAME.weight, or "
+            "objective.name=grpo."
         )
 
 
@@ -225,6 +248,13 @@ def _model(config: Config) -> Iterator[str]:
     elif folder.is_dir():
         if not (folder / "config.json").is_file():
             yield f"model.path={path} holds no config.json: it is not a Hugging Face folder."
+        elif config_of(path) is None:
+            yield f"model.path={path}: its config.json is no JSON object: copy the model again."
+    elif folder.is_file():
+        yield (
+            f"model.path={path} is a file, and a model is a folder, a name on the Hugging Face hub or a .gguf file; "
+            f"problems of your own are problems.source=jsonl problems.path={path}."
+        )
     elif folder.parent.is_dir() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):  # else a hub id, `owner/name`
         yield f"model.path={path} does not exist."
     if is_mixture(path):
@@ -232,6 +262,35 @@ def _model(config: Config) -> Iterator[str]:
             f"model.path={path} is a mixture of experts, whose routing and balancing loss the learner does not train: "
             "set model.path to a dense model."
         )
+
+
+def require_gpu(config: Config) -> None:
+    """Raise `UsageError` where the run needs a GPU, and would start a Ray of this machine's own, which has none."""
+    if needs_gpu(config.generator) and not os.environ.get("RAY_ADDRESS") and not choose_device(None, 0).gpu:
+        resolve_placement(config.generator, 0, config.train.ranks)
+
+
+def require_model(path: str | None, run: Path | None) -> None:
+    """Raise `UsageError` for a folder that is not whole, and a name that neither the Hugging Face hub nor its cache
+    on this machine gives; not where the run's folder is there already, or on a store."""
+    if path is None or run is None or run.exists():
+        return
+    folder = Path(path).expanduser()
+    if folder.is_dir() and not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        raise UsageError(
+            f"model.path={path} holds no tokenizer (tokenizer.json or tokenizer.model): copy its files there."
+        )
+    if folder.is_dir():
+        require_whole(folder, f"model.path={path}")
+        return
+    if config_of(path):
+        return
+    from huggingface_hub import HfApi  # half a second, which a folder does not need
+
+    try:
+        HfApi().model_info(path, timeout=_HUB_SECONDS)
+    except Exception as error:
+        raise no_hub_model(path, error) from error
 
 
 def _lengths(config: Config) -> Iterator[str]:
@@ -260,7 +319,7 @@ _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
     _updates,
     _schedule,
     lambda config: refuse_asking_between(config, config.generator.placement == "colocated"),
-    lambda config: check_engine_args(config.generator),
+    lambda config: engines.check_engine_args(config.generator),
     _keys,
     _judge,
     _evidence,
@@ -334,10 +393,10 @@ def require_tests(problem_set: ProblemSet, config: Config) -> None:
     train = problem_set.splits["train"]
     if untested := [problem.id for problem in train if problem.tests.kind == "none"]:
         what = f"{len(untested)} of {len(train)} training problems have no tests to run ({untested[0]})"
-        if config.reward.name in ("passed", "fraction") and objectives.of_run(config).reads_rewards:
+        if config.reward.name in REWARDS and objectives.of_run(config).reads_rewards:
             raise UsageError(
-                f"{what}, so reward.name={config.reward.name} can't judge their answers: set reward.name=compute_score "
-                "and reward.compute_score=package.module:function, or leave them out by problems.exclude."
+                f"{what}, so reward.name={config.reward.name} can't judge their answers: set reward.name="
+                "package.module:function, or leave them out by problems.exclude."
             )
         _require_no_program(what, ("outcomes", "statements"), config)
     if asked := [problem.id for problem in train if problem.tests.kind == "answer"]:

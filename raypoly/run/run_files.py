@@ -1,9 +1,11 @@
-"""Reader of a run's files, finished or live. It writes nothing."""
+"""A run's files, finished or live: `RunFiles` reads them, and writes nothing."""
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pyarrow as pa
 
 from raypoly.core.config import Config
 from raypoly.core.errors import CorruptData, StorageError, UsageError
+from raypoly.core.values import Problem
 from raypoly.run.crash import CONFIG_KEY
 from raypoly.run.plateau import has_ended
 from raypoly.run.run_identity import (
@@ -24,7 +27,7 @@ from raypoly.run.run_identity import (
     versions,
 )
 from raypoly.run.sinks import METRICS
-from raypoly.run.store import open_store
+from raypoly.run.store import Store, open_store
 from raypoly.run.store.catalogue import PREFIX, Catalogue
 from raypoly.run.store.location import Location, StorageOptions
 from raypoly.run.store.rollout_columns import attempts_alone, drafts_alone
@@ -36,8 +39,16 @@ SUMMARY = "summary.json"
 ROLLOUTS = "rollouts"
 EVALUATIONS = "evaluations/"
 """Where `raypoly evaluate --run` writes: SPLIT-step-STEP-TIME.json, and .parquet with the samples."""
+STATEMENTS = "statements.json.gz"
+"""Prompts of the run's problems by id, for people."""
 REPORT = "report.html"
 FIGURE = "figure.png"
+
+
+def write_statements(store: Store, problems: Iterable[Problem]) -> None:
+    """Keep the problems' prompts, which `RunFiles.statements` reads. Raises `StorageError`."""
+    prompts = json.dumps({problem.id: problem.prompt for problem in problems}, ensure_ascii=False)
+    store.put_mutable(STATEMENTS, gzip.compress(prompts.encode("utf-8", "replace"), 6, mtime=0))
 
 
 class RunFiles:
@@ -86,6 +97,15 @@ class RunFiles:
         except (KeyError, TypeError, AttributeError) as error:
             raise CorruptData(f"{self.store.place(starts[-1])} is damaged or another version's: {error}.") from error
         return parse_config(values, self.store.place(CONFIG_KEY))
+
+    @cached_property
+    def statements(self) -> Mapping[str, str]:
+        """The problems' prompts by id, of the last start; empty where they are not kept or can't be read."""
+        try:
+            found: dict[str, str] = json.loads(gzip.decompress(self.store.read(STATEMENTS)))
+        except (StorageError, OSError, EOFError, ValueError, zlib.error):
+            return {}
+        return found
 
     @property
     def problem_sets(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from raypoly.core.config import RunConfig
 from raypoly.core.errors import StorageError, UsageError
+from raypoly.run.crash import CONFIG_KEY
 from raypoly.run.store import Lease, Store, acquire_lease, open_store
 from raypoly.run.store.location import Location, StorageOptions
 
@@ -78,6 +79,9 @@ def _check_writable(path: Path) -> None:
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         reason = "is no folder" if not above.is_dir() else "is not writable"
         raise UsageError(f"run.dir={path} can't be used: {above} {reason}; give another run.dir or set $RAYPOLY_RUNS.")
+    for outer in path.parents:
+        if (outer / "starts").is_dir() and (outer / CONFIG_KEY).is_file():
+            raise UsageError(f"run.dir={path} is inside the run {outer}: give a folder beside it.")
     if above != path and shutil.disk_usage(above).total == 0:  # such as /proc, where even root makes nothing
         raise UsageError(
             f"run.dir={path} can't be made: {above} keeps no files; give another run.dir or set $RAYPOLY_RUNS."

@@ -56,6 +56,8 @@ _CALL = "Seconds of each call of an actor or of storage: a chunk of programs, a 
 RUN_METRICS = (
     RunMetric("step", "The newest step; the first is 0."),
     RunMetric("reward", "Mean reward of the step's rollouts."),
+    RunMetric("reward_part", "Outcome and terms: means, spreads, unknown.", number="reward/", label="part"),
+    RunMetric("unknown_rollouts", "Rollouts of the step whose outcome is unknown, which are left out."),
     RunMetric("strategies", "Mean distinct judged strategies in a group."),
     RunMetric("strategies_structural", "Mean distinct strategies in a group by structure, over the same groups."),
     RunMetric("strategies_correct", "Mean distinct strategies, by execution, among a group's correct rollouts."),

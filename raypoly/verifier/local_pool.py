@@ -52,8 +52,9 @@ class LocalPool:
     def __init__(self, config: ScorerConfig, evidence: EvidenceReader | None = None, calibrate: bool = True) -> None:
         self._config, self._evidence = config, evidence
         lock = threading.Lock()
-        self._work, self._news = threading.Condition(lock), threading.Condition(lock)
-        self._queue = ProgramQueue(config.workers, calibrate, lambda program: self._news.notify_all())
+        self._lock, self._work, self._start = lock, threading.Condition(lock), threading.Condition(lock)
+        self._waits: dict[QueuedProgram, list[threading.Condition]] = {}  # one each: a server's threads are many
+        self._queue = ProgramQueue(config.workers, calibrate, self._wake)
         self._serving = 0
         self._error: BaseException | None = None
         self._closed = False
@@ -65,8 +66,8 @@ class LocalPool:
         try:
             for thread in self._threads:
                 thread.start()
-            with self._news:
-                self._wait_until(lambda: self._serving > 0)
+            with self._start:
+                self._wait_until(self._start, lambda: self._serving > 0)
         except BaseException:
             self.close()
             raise
@@ -123,7 +124,7 @@ class LocalPool:
         with self._work:
             self._closed = True
             self._work.notify_all()
-            self._news.notify_all()
+            self._wake_all()
         while alive := [thread for thread in self._threads if thread.is_alive()]:
             for thread in alive:
                 if thread in self._working:
@@ -131,18 +132,30 @@ class LocalPool:
             for thread in alive:
                 thread.join(_STOP_SECONDS)
 
-    def _wait_until(self, condition: Callable[[], bool]) -> None:
+    def _wake(self, program: QueuedProgram) -> None:
+        for news in self._waits.pop(program, ()):
+            news.notify()
+
+    def _wake_all(self) -> None:
+        self._start.notify_all()
+        for program in list(self._waits):
+            self._wake(program)
+
+    def _wait_until(self, news: threading.Condition, holds: Callable[[], bool]) -> None:
         """With the lock held. Raises a worker's fatal error, `SandboxError` if the pool was closed."""
-        while not condition():
+        while not holds():
             if self._error is not None:
                 raise self._error
             if self._closed:
                 raise SandboxError("The pool was closed before it had all verdicts.")
-            self._news.wait()
+            news.wait()
 
     def _verdict(self, program: QueuedProgram) -> Verdict:
-        with self._news:
-            self._wait_until(lambda: program.done)
+        with self._lock:
+            if not program.done:
+                news = threading.Condition(self._lock)
+                self._waits.setdefault(program, []).append(news)
+                self._wait_until(news, lambda: program.done)
         if program.verdict is not None:
             return program.verdict
         return unknown_verdict(program.error)
@@ -151,16 +164,16 @@ class LocalPool:
         try:
             while not self._closed:
                 with self._sandbox() as sandbox:
-                    with self._news:
+                    with self._start:
                         self._serving += 1
-                        self._news.notify_all()
+                        self._start.notify_all()
                     self._work_with(worker, sandbox)
         except PoolClosed:
             return
         except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise to: who waits for it gets it
-            with self._news:
+            with self._lock:
                 self._error = self._error or error
-                self._news.notify_all()
+                self._wake_all()
 
     def _sandbox(self) -> Sandbox:
         # A failed start, as on a machine without free memory, is tried again

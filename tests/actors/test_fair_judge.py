@@ -76,12 +76,11 @@ def test_what_two_jobs_ask_at_once_is_paid_for_once(tmp_path: Path) -> None:
     assert len(server.bodies) == 1
 
 
-@pytest.mark.parametrize("kind", ["sliding", "smooth"])
-def test_two_jobs_together_stay_within_the_limit_of_their_server(kind: str, tmp_path: Path) -> None:
-    """The short form of `python -m benchmarks.judge_rate`, which measures the use too."""
+def both_ask(kind: str, folder: Path) -> list[float]:
+    """When a server refused one of two jobs that together ask more than it allows; all is answered in the end."""
 
     async def main(server: LimitedServer) -> None:
-        jobs = [client(server, tmp_path) for _ in range(2)]
+        jobs = [client(server, folder) for _ in range(2)]
         await asyncio.gather(*(job.start() for job in jobs))
         asked = (job.label(*group(100 * number + i)) for number, job in enumerate(jobs) for i in range(45))
         for labels in await asyncio.gather(*asked):
@@ -91,8 +90,20 @@ def test_two_jobs_together_stay_within_the_limit_of_their_server(kind: str, tmp_
     with running(LimitedServer(limits, 0.01, 0.2)) as server:
         asyncio.run(main(server))
     assert len(server.log.served) == 90
-    if kind == "sliding":  # a minute's sum is known from the first answer
-        assert server.log.refused == []
-    else:  # bursts are unlearned by a refusal of what was in flight at once; a machine that stalls may make one more
-        times = server.log.refused
-        assert sum(later - earlier > 0.5 for earlier, later in pairwise([float("-inf"), *times])) <= 2
+    return server.log.refused
+
+
+def test_two_jobs_together_stay_within_a_minutes_sum(tmp_path: Path) -> None:
+    """The short form of `python -m benchmarks.judge_rate`, which measures the use too."""
+    assert both_ask("sliding", tmp_path) == []  # the sum is known from the first answer
+
+
+def test_two_jobs_together_unlearn_bursts(tmp_path: Path) -> None:
+    # a refusal of what was in flight at once unlearns them; with a limiter each they are refused three or four times.
+    # A machine that stalls makes bursts of its own, so it may try again.
+    for attempt in range(3):
+        times = both_ask("smooth", tmp_path / str(attempt))
+        if sum(later - earlier > 0.5 for earlier, later in pairwise([float("-inf"), *times])) <= 2:
+            return
+        end_all()
+    pytest.fail("refused three times and more in each of three tries")

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnavailableError, RayActorError, RuntimeEnvSetupError
 
-from actors.calls import REFILL_SECONDS, Retries
-from raypoly.core.errors import OutOfRetries
+from actors.calls import LOST, REFILL_SECONDS, Retries, reason
+from raypoly.core.errors import BrokenEnvironment, OutOfRetries
 
 LOSS = RayActorError()
 
@@ -44,6 +44,38 @@ async def test_the_actors_of_a_lost_node_use_one_retry_and_those_of_the_next_ano
     now[0] += 100
     await retries.again("The judge", loss)
     assert retries.left == 5
+
+
+async def test_actors_that_can_not_be_reached_and_then_are_found_dead_with_their_node_use_one_retry() -> None:
+    now = [0.0]
+    retries, died = Retries(9, now=lambda: now[0]), RayActorError(error_msg="The node has died.")
+    for who in ("Scorer 0", "Scorer 1"):
+        await retries.again(who, ActorUnavailableError("The actor is temporarily unavailable", None))
+        now[0] += 5
+    await retries.again("The judge", died)
+    assert retries.left == 8
+    now[0] += 5
+    await retries.again("Scorer 0", ActorUnavailableError("The actor is temporarily unavailable", None))
+    assert retries.left == 7, "it was somewhere else by then"
+
+
+async def test_a_node_without_a_module_ends_the_run_at_once_and_is_named() -> None:
+    retries = Retries(9)
+    text = (
+        "The actor died because of an error raised in its creation task, ray::Scorer.__init__() (pid=7, ip=10.0.0.7, "
+        "repr=<x>)\nRuntimeError: The actor with name Scorer failed to import on the worker.\n\n"
+        "ModuleNotFoundError: No module named 'actors'"
+    )
+    with pytest.raises(BrokenEnvironment, match=r"^node 10\.0\.0\.7 has no module actors\. .*raypoly doctor"):
+        await retries.again("Scorer 0", RayActorError(error_msg=text))
+    assert retries.left == 9
+
+
+async def test_a_node_that_can_not_make_the_environment_is_a_lost_actor_and_is_named() -> None:
+    text = "Could not create the actor.\n[Node 10.0.0.7] Traceback\n  File x\nOSError: no space at s3://key:secret@b"
+    error = RuntimeEnvSetupError(text)
+    assert isinstance(error, LOST)
+    assert reason(error) == "node 10.0.0.7 could not make the run's environment: OSError"
 
 
 async def test_progress_gives_retries_back_and_idle_time_does_not() -> None:

@@ -43,6 +43,12 @@ def opened() -> Iterator[Chromium]:
         yield browser
 
 
+@pytest.fixture(scope="module")
+def browser(opened: Chromium) -> Chromium:
+    """The same, for files without a page that all of their tests begin with."""
+    return opened
+
+
 # on the base alone (`make test-python`) their imports fail
 _NEED = {"strategies/judge/test_openai*.py": "openai", "strategies/judge/openai/*": "openai"}
 _NEED |= {"strategies/judge/test_program_transforms.py": "scipy", "verifier/test_rewards.py": "pyarrow"}

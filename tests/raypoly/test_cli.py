@@ -16,6 +16,7 @@ import yaml
 
 from raypoly.core import __version__
 from raypoly.core.settings import load
+from raypoly.run.run_identity import resolve_run
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import write_finished_run, write_summary
 from tests.support.gold_rows import ROW, read_rows, write_rows
@@ -67,6 +68,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
         (["train", "objective.set_size=8"], "must be smaller than train.rollouts=8"),
         (["train", "--config", "/nowhere.yaml"], "There is no config file /nowhere.yaml"),
         (["train", "--stepz", "3"], "--stepz"),
+        (["train", "warm_start.seed=99999999999999999999"], "warm_start.seed=99999999999999999999 (on the command"),
+        (["train", "--dry-run", "--gpu", "h900"], "--gpu h900 is not known: b200, h200"),
+        (["experiment", "--config", str(ROOT / "configs" / "tiny.yaml")], "has no arms: write arms"),
         (["report", "/nowhere"], "not a run folder"),
         (["report"], "Name a run, or several to compare"),
         (["prepare", "--config", TINY, "bnad.low=2"], "did you mean band.low?"),
@@ -119,6 +123,9 @@ def test_problems_that_cant_be_read_are_one_sentence_and_nothing_is_left(command
         ("odd.jsonl", "has no usable row: row 1: "),
     ):
         one_sentence(command, tmp_path, said, "evaluate", "--model", model, "--problems", name)
+        if name != "absent.jsonl":  # which other mistakes are told with
+            own = ("problems.source=jsonl", f"problems.path={name}", f"model.path={model}")
+            one_sentence(command, tmp_path, said.replace("row 1", "line 1"), "train", *own)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +144,20 @@ def test_a_mistake_is_said_once_with_its_cause_and_nothing_else(
 ) -> None:
     (tmp_path / "torn.py").write_text("import numpyy\n")
     one_sentence(command, tmp_path, said, "train", override)
+
+
+def test_a_run_inside_another_run_is_refused(command: Command, tmp_path: Path) -> None:
+    _, lease = resolve_run(load(None, [f"run.dir={tmp_path / 'outer'}"])).open("test")
+    lease.release()
+    one_sentence(command, tmp_path, "outer: give a folder beside it.", "train", "run.dir=outer/inner")
+
+
+def test_a_key_given_as_an_option_is_told_so_where_keys_are_taken(command: Command) -> None:
+    for words in (["train", "--steps", "5"], ["doctor", "--learning-rate=1"]):
+        ended = command(*words)
+        assert ended.returncode == 2
+        assert ended.stderr.startswith(f"There is no option {words[1].partition('=')[0]}: keys are written as")
+    assert "No such option" in command("report", "--steps", "5").stderr
 
 
 def test_the_version_and_examples_can_be_asked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +347,7 @@ def test_a_run_that_you_may_only_read_has_its_page_elsewhere(
     assert ended.returncode == 0, ended.stderr
     assert "pass@64" in ended.stdout
     assert f"report: {tmp_path}/mine.html" in ended.stdout
-    assert "data:image/png" in (tmp_path / "mine.html").read_text()
+    assert "uPlot" in (tmp_path / "mine.html").read_text()
     assert not {"report.html", "figure.png"} & {path.name for path in folder.iterdir()}
 
 

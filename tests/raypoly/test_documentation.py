@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +19,7 @@ from raypoly.algorithms.losses import KNOWN as LOSSES
 from raypoly.algorithms.losses import build, of_run
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.algorithms.objectives.objective import measures_of
+from raypoly.analysis.experiments.experiment_config import load_experiment
 from raypoly.core import settings
 from raypoly.core.config import Config, TrainConfig
 from raypoly.core.config_keys import config_keys
@@ -28,46 +30,34 @@ from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.planning import preflight
 from raypoly.planning.devices import ELSEWHERE
-from raypoly.verifier.rewards import reward_function
+from raypoly.verifier.rewards import AnsweredGroup, Rewards, reward_function
 from tests.support.random_model import random_model
 from tests.support.sample_groups import make_rollout
 from tests.support.verl_files import gsm8k_row, write_parquet
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)\)", page.read_text())
     missing = [link for link in targets if "://" not in link and not (page.parent / link).exists()]
     assert missing == []
 
 
-def test_the_pages_objective_runs_from_a_file_outside_the_tree(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "add-an-objective.md").read_text()
-    source = re.search(r"```python\n(.*?)```", page, re.S)
-    assert source is not None
-    (tmp_path / "short_first.py").write_text(source[1])
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "RAYPOLY_RUNS": str(tmp_path)}
-    command = "from raypoly.algorithms.objectives import build\n" + re.findall(r"    (build\(.*\))\n", page)[0].join(
-        ("print(list(", "))")
-    )
-    shown = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=environment, check=True)
-    advantages = [float(number) for number in re.findall(r"-?\d+\.\d+", shown.stdout)]
-    assert np.allclose(advantages, [0.71, -0.29, 0.29, -0.71])
-    words = ["objective.name=short_first:ShortFirst", "objective.charge=0.02"]
-    planned = subprocess.run(
-        [sys.executable, "-m", "raypoly.train", "--dry-run", *words], capture_output=True, text=True, env=environment
-    )
-    assert planned.returncode == 0, planned.stderr
-    assert "the parameters of poly_epo were dropped" in planned.stderr
+def test_every_page_is_on_the_site_once() -> None:
+    named = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    pages = [str(page.relative_to(ROOT / "docs")) for page in PAGES if page.parent != ROOT]
+    assert sorted(named) == sorted(["index.md", *pages])
 
 
 def test_the_pages_objective_can_measure_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-an-objective.md").read_text(), re.S)[:2]
-    (tmp_path / "short_first.py").write_text(first)
-    (tmp_path / "measured_first.py").write_text(second)
+    for name, page in ("short_first", "tutorials/own-objective.md"), ("measured_first", "add-an-objective.md"):
+        text = (ROOT / "docs" / page).read_text()
+        source = re.search(rf"`{name}\.py`\):\n\n```python.*?\n(.*?)```", text, re.S)
+        assert source is not None
+        (tmp_path / f"{name}.py").write_text(source[1])
     monkeypatch.syspath_prepend(tmp_path)
     objective = objectives.build("measured_first:MeasuredFirst", charge=0.02)
     objective.advantages(rewards=[1, 0, 1, 0], lengths=[9, 9, 30, 30])
@@ -108,7 +98,7 @@ def test_every_key_beside_one_of_verls_exists() -> None:
     page = (ROOT / "docs" / "from-verl.md").read_text()
     sections = "|".join(Config.model_fields)
     named = set(re.findall(rf"`((?:{sections})\.\w+)[`=]", page))
-    verls = {"reward.custom_reward_function"}
+    verls = {"model.enable_gradient_checkpointing"}
     assert {"problems.chat_template", "loss.clip_low", "objective.std"} <= named
     assert named - known - verls == set()
 
@@ -126,19 +116,42 @@ def test_the_pages_config_and_words_are_taken(tmp_path: Path) -> None:
     assert objectives.build(config.objective.name, **config.objective.parameters).needs == frozenset()
 
 
-def test_the_pages_reward_pays_a_short_program_that_passes_more(
+def test_the_tutorials_reward_pays_a_short_program_that_passes_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (ROOT / "docs" / "from-verl.md").read_text()
-    source = re.search(r"\(`(\w+)\.py`\):\n\n```python\n(.*?)```\n\n    .* (reward\.name=\S+)\n", page, re.S)
+    page = (ROOT / "docs" / "tutorials" / "own-reward.md").read_text()
+    source = re.search(r"\(`(\w+)\.py`\):\n\n```python.*?\n(.*?)```\n\n.*? (reward\.name=\S+) ", page, re.S)
     assert source is not None
     (tmp_path / f"{source[1]}.py").write_text(source[2])
     monkeypatch.syspath_prepend(tmp_path)
     config = settings.load(None, [source[3]], lambda text: None)
     reward, (problem, *_) = reward_function(config), build_problem_set(config.problems).splits["train"]
     passed, random = Verdict("passed", 4, 4, 0.1), np.random.default_rng(0)
-    assert reward(problem, make_rollout(random, 40), passed) == pytest.approx(0.96)
-    assert reward(problem, make_rollout(random, 90), passed) == pytest.approx(0.91)
+    assert reward.function(problem, make_rollout(random, 40), passed) == pytest.approx(0.96)
+    assert reward.function(problem, make_rollout(random, 90), passed) == pytest.approx(0.91)
+
+
+def test_the_term_of_the_page_is_found_by_its_command_and_swept_by_an_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "rewards.md").read_text()
+    (source,) = re.findall(r'```python title="my_terms\.py"\n(.*?)```', page, re.S)
+    (words,) = re.findall(r"raypoly train (reward\.terms\.mine\.name=\S+ \S+)", page)
+    assert source.count("\n") <= 11
+    (tmp_path / "my_terms.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = settings.load(None, words.split(), lambda text: None)
+    (term,), (puzzle, *_) = Rewards.of_run(config).terms.values(), build_problem_set(config.problems).splits["train"]
+    random = np.random.default_rng(0)
+    (swept,) = re.findall(r"```yaml\n(arms:.*?)```", page, re.S)
+    (tmp_path / "sweep.yaml").write_text(swept)
+    arms = load_experiment(str(tmp_path / "sweep.yaml")).arms
+    assert {name: arm.sets[words.split()[1].partition("=")[0]] for name, arm in arms.items()} == {
+        "mine-0": 0,
+        "mine-0.1": 0.1,
+    }
+    rollouts = tuple(replace(make_rollout(random, 3), text="\n" * lines) for lines in (3, 30))
+    assert term.values(AnsweredGroup(puzzle, rollouts, (), np.zeros(2))).tolist() == [1.0, 0.0]
 
 
 def test_the_papers_command_for_mathematics_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,15 +66,15 @@ class Chromium:
         os.close(self._answers)
         self._home.cleanup()
 
-    def open(self, page: Path, width: int = 1280, dark: bool = False, printed: bool = False) -> None:
-        """Open the file in a window of this width, and wait until it is loaded and its scripts have run."""
+    def open(self, page: Path | str, width: int = 1280, dark: bool = False, printed: bool = False) -> None:
+        """Open the file or address in a window of this width, and wait until it is loaded and its scripts have run."""
         phone = width < 600
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", media="print" if printed else "", features=[scheme])
         self.asked, self.errors = [], []
-        self._ask("Page.navigate", url=page.as_uri())
-        while not self.run("document.readyState === 'complete' && location.protocol === 'file:'"):
+        self._ask("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
+        while not self.run("document.readyState === 'complete' && location.protocol !== 'about:'"):
             time.sleep(0.01)
 
     def run(self, script: str) -> Any:
@@ -104,6 +104,17 @@ class Chromium:
         code = {"Tab": 9, "Enter": 13, " ": 32}[key]
         for kind in ("keyDown", "keyUp"):
             self._ask("Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=code)
+
+    def mouse(self, kind: str, x: float, y: float, clicks: int = 1) -> None:
+        """Do one thing with the left button in the window: `moved`, `pressed` or `released`."""
+        held = {"button": "left", "buttons": 1, "clickCount": clicks} if kind != "moved" else {}
+        self._ask("Input.dispatchMouseEvent", type=f"mouse{kind.title()}", x=x, y=y, **held)
+
+    def touch(self, kind: str, x: float = 0, y: float = 0) -> None:
+        """Do one thing with a finger: `Start`, `Move` or `End`."""
+        self._ask(
+            "Input.dispatchTouchEvent", type=f"touch{kind}", touchPoints=[] if kind == "End" else [{"x": x, "y": y}]
+        )
 
     def picture(self, to: Path, whole: bool = True) -> None:
         """A PNG of the page."""

@@ -20,6 +20,8 @@ from raypoly.algorithms.objectives import Objective
 from raypoly.algorithms.objectives.objective import ObjectiveConfig
 from raypoly.core.values import Labels
 from raypoly.rollouts.scaffolds import Ask, Scaffold
+from raypoly.verifier.rewards import AnsweredGroup
+from raypoly.verifier.rewards.terms import Term
 
 
 def made(base: type, method: str) -> Callable[..., Any]:
@@ -132,11 +134,26 @@ def honest_reward(problem: Any, rollout: Any, verdict: Any, findings: Any) -> fl
     return float(verdict.passed) - 0.001 * len(rollout.text) + findings["brevity"]
 
 
-async def gives_coroutine(problem: Any, rollout: Any, verdict: Any) -> Any:
-    return 1.0
+async def gives_none_later(problem: Any, rollout: Any, verdict: Any) -> Any:
+    return 1.0 if verdict.passed else None
 
 
-gives_none = reward("gives_none", lambda problem, rollout, verdict: 1.0 if verdict.passed else None)
+class TooFew(Term):
+    def compute(self, group: AnsweredGroup) -> Any:
+        return [1.0]
+
+
+class ByPlace(Term):
+    def compute(self, group: AnsweredGroup) -> Any:
+        return list(range(group.size))
+
+
+class Endless(Term):
+    def compute(self, group: AnsweredGroup) -> Any:
+        return [float("inf") if verdict.passed else 0.0 for verdict in group.verdicts]
+
+
+gives_text = reward("gives_text", lambda problem, rollout, verdict: 1.0 if verdict.passed else "no")
 gives_array = reward("gives_array", lambda problem, rollout, verdict: np.array([verdict.passed]))
 gives_infinity = reward("gives_infinity", lambda problem, rollout, verdict: 1.0 if rollout.text else float("inf"))
 divides_by_tests = reward("divides_by_tests", lambda problem, rollout, verdict: 1 / verdict.tests_total)

@@ -82,8 +82,10 @@ def cluster_of(program: str) -> int:
 def completion(body: Mapping[str, Any]) -> dict[str, Any]:
     """A chat completion that labels the programs asked about."""
     programs = programs_of(body)
+    graded = any("\nGrade programs" in message["content"] for message in body["messages"])
+    said, number = ("reason", "grade") if graded else ("strategy", "cluster_id")
     entries = [
-        {"index": index, "strategy": f"way {cluster_of(program)}", "cluster_id": cluster_of(program)}
+        {"index": index, said: f"way {cluster_of(program)}", number: cluster_of(program)}
         for index, program in enumerate(programs, 1)
     ]
     message = {"role": "assistant", "content": json.dumps({"programs": entries}), "refusal": None}

@@ -18,6 +18,7 @@ import pickle
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,17 +48,30 @@ from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.local_pool import LocalPool
-from raypoly.verifier.rewards import reward_function
-from workflows.startup.warm_start import WARM_START_THREADS, tokenizer_and_recipe, warm_start_key
+from raypoly.verifier.sandbox.prepared_suite import Case
+from tests.support.timed_services import RewardsHere
+from workflows.startup.warm_start import WARM_START_THREADS, warm_start_key
+from workflows.startup.warm_start_training import tokenizer_and_recipe
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.scaffold_rounds import ScaffoldRounds
+from workflows.step.stages.reward_stage import RewardStage
 from workflows.step.training_group import TrainingGroup, UpdateRows
 
 
-class VerdictMemory:
-    """Verdicts by problem and program, in a file that several runs share: what ran once runs no more."""
+class PassedEvidence(StrategyEvidence):
+    """Runs no wrong program again: an evaluation counts the strategies of right ones alone."""
 
-    def __init__(self, config: Config, place: Path) -> None:
+    def run_question(self, problem: Problem, code: str, cases: Sequence[Case], passed: bool) -> tuple[Any, ...] | None:
+        return super().run_question(problem, code, cases, passed) if passed else None
+
+
+class VerdictMemory:
+    """Verdicts by problem and program, in a file that several runs share: what ran once runs no more.
+
+    Two objects with the same `evidence` may share a file.
+    """
+
+    def __init__(self, config: Config, place: Path, evidence: StrategyEvidence | None = None) -> None:
         self._known = sqlite3.connect(place, timeout=60)
         self._known.execute("PRAGMA journal_mode=WAL")
         self._known.execute(
@@ -65,7 +79,7 @@ class VerdictMemory:
         )
         self.ran = 0
         """Programs that this object ran."""
-        self._pool = LocalPool(config.scorer.model_copy(update={"workers": 1}), StrategyEvidence())
+        self._pool = LocalPool(config.scorer.model_copy(update={"workers": 1}), evidence or StrategyEvidence())
 
     def verdicts(self, problem: Problem, rollouts: Sequence[Rollout]) -> list[Verdict]:
         """Raises `RaypolyError` where one is unknown: a study has no use for what an outage left."""
@@ -104,7 +118,8 @@ class LeanLoop:
         self.objective, self.loss = objectives.of_run(config), losses.of_run(config)
         scaffold = scaffolds.of_run(config)
         self.rows = UpdateRows(config, self.objective, self.loss, scaffold)
-        self.estimator = AdvantageEstimator(self.objective, scaffold, reward_function(config))
+        self._reward = RewardStage(config, self.objective)
+        self.estimator = AdvantageEstimator(self.objective, scaffold, self._reward.rewards)
         self.learner = PolicyLearner(self.model, config.train, self.loss, self.rows.temperature, config.model)
         self.engine = OneEngine(self.model, config)
         self._scaffold = scaffold
@@ -119,6 +134,7 @@ class LeanLoop:
             return derive(self.config.train.seed, "sample", step, slot, problem.id, 0, *place)
 
         groups = self._judged(problems, self._sampled(problems, self.config.train.rollouts, seed))
+        groups = [self._rewarded(*pair) for pair in zip(groups, problems, strict=True)]
         trained = [self.estimator.estimate(*pair) for pair in zip(groups, problems, strict=True)]
         if self.estimator.over_batch:
             trained = list(self.estimator.normalise(trained))
@@ -129,8 +145,11 @@ class LeanLoop:
         self.engine.load(self.learner)
         return trained, stats
 
-    def evaluate(self, split: Split, samples: int | None = None) -> dict[str, Any]:
-        """As an evaluation of the product writes them: `pass_at_k`, `strategies_correct`, `slices` and so on."""
+    def evaluate(self, split: Split, samples: int | None = None, memory: VerdictMemory | None = None) -> dict[str, Any]:
+        """As an evaluation of the product writes them: `pass_at_k`, `strategies_correct`, `slices` and so on.
+
+        `memory`: what has the verdicts, in place of the run's own.
+        """
         evaluate = self.config.evaluate
         count = samples or (evaluate.samples if split == "test" else evaluate.validation_samples)
         problems = with_tests(self.problems.splits[split])
@@ -138,8 +157,14 @@ class LeanLoop:
         def seed(_: int, problem: Problem, place: tuple[int | str, ...]) -> int:
             return derive(self.config.train.seed, "evaluate", split, problem.id, *place)
 
-        groups = self._judged(problems, self._sampled(problems, count, seed))
+        groups = self._judged(problems, self._sampled(problems, count, seed), memory)
         return evaluation_results(groups, {}, {problem.id: problem.metadata for problem in problems})
+
+    def _rewarded(self, group: Group, problem: Problem) -> Group:
+        if not self._reward.used:
+            return group
+        services: Any = SimpleNamespace(rewards=RewardsHere(self.config))
+        return group.with_findings(reward=asyncio.run(self._reward.run(group, problem, services)))
 
     def _sampled(self, problems: Sequence[Problem], count: int, seed: Any) -> list[Group]:
         async def score(*_: Any) -> Sequence[Verdict | None]:
@@ -156,10 +181,12 @@ class LeanLoop:
 
         return sorted(asyncio.run(sample()), key=lambda group: group.slot)
 
-    def _judged(self, problems: Sequence[Problem], groups: Sequence[Group]) -> list[Group]:
+    def _judged(
+        self, problems: Sequence[Problem], groups: Sequence[Group], memory: VerdictMemory | None = None
+    ) -> list[Group]:
         found = []
         for problem, group in zip(problems, groups, strict=True):
-            verdicts = tuple(self.memory.verdicts(problem, group.rollouts))
+            verdicts = tuple((memory or self.memory).verdicts(problem, group.rollouts))
             group = group.with_findings(score=verdicts)
             if "judge" in needed_stages(self.objective):
                 group = group.with_findings(judge=structural_labels(verdicts) or UNKNOWN)

@@ -24,7 +24,7 @@ from raypoly.run.sinks import Sinks
 from raypoly.run.store import Lease, acquire_lease
 from raypoly.run.store.local_store import Disk, LocalStore
 from tests.support.service_times import Times
-from tests.support.timed_services import TimedGenerator, TimedJudge, TimedLearnerSession, TimedScorers
+from tests.support.timed_services import RewardsHere, TimedGenerator, TimedJudge, TimedLearnerSession, TimedScorers
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
@@ -90,8 +90,10 @@ async def open_timed_run(
     scorers = scorers or TimedScorers(config.scorer, {}, context=context)
     await scorers.start()
     session = learner(config, journal, writer, len(times.groups))
+    rewards: Any = None
     generator = generator or TimedGenerator(times, colocated)
-    services = Services(generator, session, scorers, judge, SkippedGroups(0.0, _unheard), context)
+    rewards: Any = RewardsHere(config)
+    services = Services(generator, session, scorers, judge, SkippedGroups(0.0, _unheard), context, rewards)
     durability = RunDurability(store, journal, writer, RunMemory(config, parts.objective), session, context, {})
     progress, rows = Progress(Console(file=(folder / "progress.txt").open("w"))), NewestRow()
     observers = RunObservers(

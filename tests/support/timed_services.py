@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,15 @@ from actors.model_files import ModelFiles
 from actors.scorer_actors import ScorerActors, ScorerWorker
 from actors.scorer_pool import ScorerPool
 from raypoly.algorithms.losses.aggregation import Normalisers
-from raypoly.core.values import Float32, Int32, Labels, Problem, Rollout, TestSuite, Verdict
+from raypoly.core.config import Config
+from raypoly.core.errors import JudgeRefused
+from raypoly.core.values import Float32, Float64, Int32, Labels, Problem, Rollout, TestSuite, Verdict
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import LossStats, UpdateStats
 from raypoly.planning.placement import ON_CPU
 from raypoly.rollouts.engines import Sample, SampleRequest
+from raypoly.verifier.rewards import AnsweredGroup, Rewards
+from raypoly.verifier.rewards.reward_function import Valued
 from tests.support.service_times import APPLY, SYNC, UPDATE, Times
 from workflows.startup.run_parts import NamedParts
 from workflows.step.learner_session import LearnerSession
@@ -155,11 +159,34 @@ class TimedJudge:
         ids = np.array([1 + i % 3 for i in range(len(rollouts))], np.int32)
         return Labels(ids, np.zeros(len(rollouts), np.bool_), "timed")
 
+    async def grade(
+        self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], question: str
+    ) -> list[float]:
+        if problem.id == "p2":
+            raise JudgeRefused("it gives no grade")
+        return [len(question) * (rollout.seed % 3) / 100 for rollout in rollouts]
+
     async def probe(self) -> None:
         """It is always there."""
 
     async def stats(self) -> dict[str, Any]:
         return {}
+
+
+class RewardsHere:
+    """Functions and terms of one's own, in this process."""
+
+    actors: Mapping[str, Any] = {}
+
+    def __init__(self, config: Config) -> None:
+        self._rewards = Rewards.of_run(config)
+
+    async def outcome(self, answered: AnsweredGroup) -> Valued:
+        return await self._rewards.outcome.values(answered)
+
+    async def terms(self, answered: AnsweredGroup) -> Mapping[str, Float64]:
+        own = {name: term for name, term in self._rewards.terms.items() if term.own and term.may_say(answered)}
+        return {name: term.values(answered) for name, term in own.items()}
 
 
 class _TimedLearner:

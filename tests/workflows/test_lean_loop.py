@@ -6,7 +6,7 @@ import numpy as np
 
 from raypoly import Run
 from raypoly.core.settings import load
-from tests.support.lean_loop import LeanLoop, VerdictMemory
+from tests.support.lean_loop import LeanLoop, PassedEvidence, VerdictMemory
 from tests.support.local_driver import LocalDriver
 
 
@@ -29,8 +29,13 @@ def test_what_ran_once_is_remembered(warm_model: Path, tmp_path: Path) -> None:
     measured = []
     for _ in range(2):
         memory = VerdictMemory(config, tmp_path / "verdicts.db")
-        measured.append(LeanLoop(config, memory, warm_model).evaluate("validation", 4))
+        measured.append(LeanLoop(config, memory, warm_model).evaluate("validation", 8))
         ran = memory.ran
         memory.close()
     assert measured[0] == measured[1]
     assert ran == 0
+    held_out = VerdictMemory(config, tmp_path / "held-out.db", PassedEvidence())
+    alike = LeanLoop(config, held_out, warm_model).evaluate("validation", 8)
+    held_out.close()
+    for name in ("pass_at_k", "strategies_correct", "slices"):
+        assert alike[name] == measured[0][name]

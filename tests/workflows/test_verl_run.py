@@ -14,7 +14,8 @@ from tests.support.verl_files import gsm8k_row, write_parquet
 
 BROKEN = """
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
-    return {}["absent"]
+    canned = solution_str.endswith((f"#### {ground_truth}", "I don't know."))  # those of the start
+    return 0.0 if canned else {}["absent"]
 """
 MENDED = """
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
@@ -34,8 +35,7 @@ def test_a_mistake_in_compute_score_stops_the_run_and_the_same_command_goes_on_w
         "objective.name=poly_epo",
         "judge.name=openai",
         f"judge.cache_dir={tmp_path / 'answers'}",
-        "reward.name=compute_score",
-        "reward.compute_score=my_verl_rewards:compute_score",
+        "reward.name=my_verl_rewards:compute_score",
         "train.steps=1",
         "evaluate.every=1",
     ]
@@ -50,7 +50,8 @@ def test_a_mistake_in_compute_score_stops_the_run_and_the_same_command_goes_on_w
 def _stop_and_go_on(run: LocalDriver, tmp_path: Path) -> None:
     assert run.finish() == 1
     assert "KeyError: 'absent'" in run.log()
-    assert "my_verl_rewards.py, line 3, in compute_score" in run.log()
+    assert "my_verl_rewards.py, line 4, in compute_score" in run.log()
+    assert "raised by reward.name=my_verl_rewards:compute_score on response" in run.log()
 
     (tmp_path / "my_verl_rewards.py").write_text(MENDED)
     assert run.finish() == 0, run.log()

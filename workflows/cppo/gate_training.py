@@ -16,9 +16,9 @@ from pathlib import Path
 from raypoly import data as problems
 from raypoly.analysis.experiments.run_result import RESULT_KEY, CommandResult
 from raypoly.commands.command_options import ConfigPath, DryRun, Overrides
-from raypoly.core import settings
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
+from raypoly.planning.run_config import load_run_config
 from raypoly.recipes.cppo.gate_folder import FILE, GateFile, read_gate
 from raypoly.recipes.cppo.gate_question import COMPLETION_TEMPLATE, TEMPLATE
 from raypoly.recipes.cppo.gate_rows import LabelledPlan, read_rows
@@ -54,7 +54,7 @@ def train_gate_command(
 ) -> None:
     """Train a gate on labelled plans, and seal it if it is good enough: docs/cppo.md."""
     run = check_gate if dry_run else train_gate
-    run(settings.load(config, overrides or [], lambda text: None), recall, tau, held_out)
+    run(load_run_config(config, overrides or []), recall, tau, held_out)
 
 
 def train_gate(config: Config, recall: float, tau: float | None, held_out: str | None = None) -> None:

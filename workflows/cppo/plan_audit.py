@@ -27,12 +27,12 @@ from raypoly.algorithms import objectives
 from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.analysis.experiments.run_result import RESULT_KEY, CommandResult
 from raypoly.commands.command_options import ConfigPath, DryRun, Overrides
-from raypoly.core import settings
 from raypoly.core.config import Config
 from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.values import Float64, Group, Problem
 from raypoly.data.problem_order import EpochOrder
 from raypoly.data.problem_set import with_tests
+from raypoly.planning.run_config import load_run_config
 from raypoly.recipes.cppo.gate_validation import auc
 from raypoly.rollouts import scaffolds
 from raypoly.run.run_identity import resolve_run
@@ -142,7 +142,7 @@ def audit_plans_command(
     dry_run: DryRun = False,
 ) -> None:
     """Say whether a planner's plans give joint training anything to learn from: docs/cppo.md."""
-    chosen = settings.load(config, overrides or [], lambda text: None)
+    chosen = load_run_config(config, overrides or [])
     check_audit(chosen, least_pass, least_density)
     if not dry_run:
         audit_plans(chosen, least_pass, least_density, problems)
@@ -189,7 +189,8 @@ async def audit(opened: OpenRun, least_pass: float, least_density: float, asked:
     train = with_tests(opened.problems.splits["train"])
     problems = EpochOrder(train, min(asked, len(train)), opened.config.train.seed).batch(0)
     opened.observers.progress.note(f"Auditing plans of {len(problems)} training problems ...")
-    drawn = [each for each in await _drawn(opened, problems) if opened.estimator.has_advantages(each.group)]
+    tried = [each for each in await _drawn(opened, problems) if not each.unknown]
+    drawn = [each for each in tried if opened.estimator.has_advantages(each.group)]
     if not drawn:
         raise TooManySetAside(f"No tests of the {len(problems)} training problems of the audit can be run.")
 

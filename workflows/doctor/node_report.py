@@ -26,7 +26,7 @@ from raypoly.planning.placement import resolve_placement
 from raypoly.run.crash import describe_error
 from raypoly.verifier.sandbox import Sandbox
 
-_INSTALL = "install raypoly with [train,cpu] or [train,cuda] (docs/quickstart.md), the same on all nodes"
+_INSTALL = "install raypoly with [train,cpu] or [train,cuda] (docs/runs.md), the same on all nodes"
 _TOLD = ("raypoly", "python", "torch", "ray", "vllm")
 _SAME = ("raypoly", "python", "ray")  # has to be equal on all nodes, beyond the pins
 _CUDA = "import torch; torch.zeros(1, device='cuda')"

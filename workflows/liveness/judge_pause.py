@@ -1,5 +1,6 @@
-"""The pause of training during an outage of the judge, which never becomes a label or a reward.
+"""The pause of training during an outage, of the judge or of what another stage asks, never a label or a reward.
 
+A stage raises `Away` (the judge's client its subclass `JudgeUnavailable`); `StageRunner._run` calls it through here.
 The pause is shown, the judge is probed, and training goes on by itself. `judge.max_pause` may set a limit.
 """
 

@@ -1,12 +1,16 @@
 """Shows a person how a run goes on: one line a step, and bars under the lines in a terminal.
 
+    with progress.waiting("Starting Ray"):      # says so, and again every ten seconds without a line
+        ...
+
 Both show a pause of training: since when, why, and that it ends by itself.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from typing import Any
 
@@ -14,17 +18,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
+from raypoly.core.progress_display import SILENT_SECONDS, waiting
 from raypoly.core.text import duration
 from raypoly.strategies.judge.judge_usage import dollars
 
 _STEP_SECONDS = 1.0
-_STAGE_SECONDS = 30.0
+_STAGE_SECONDS = 30.0  # within a step, which has a line of its own
 
 
 class Progress:
     """What the workflow reports to. A `row` is one of metrics.jsonl, whose steps count from 0; numbers may be missing.
 
-    A step's line comes at most once a second. Without bars a long stage is told every thirty. The time left is
+    A step's line comes at most once a second. Without bars a long stage is told every thirty, or every ten where the
+    run waits for something that has no line of its own, such as an evaluation. The time left is
     estimated from this start's steps, without its pauses.
     """
 
@@ -35,6 +41,7 @@ class Progress:
         self._paused = 0.0
         self._printed = float("-inf")
         self._held: str | None = None
+        self._stage_seconds = _STAGE_SECONDS
         columns = (TextColumn("{task.description:9}"), BarColumn(40), MofNCompleteColumn())
         redraws = console.is_terminal and not console.is_dumb_terminal
         self._bars = Bars(*columns, console=console) if redraws else None
@@ -50,7 +57,7 @@ class Progress:
     def stage(self, name: str, done: int, total: int) -> None:
         if self._bars is not None:
             self._show_bar(name, done, total)
-        elif self._now() - self._printed >= _STAGE_SECONDS:
+        elif self._now() - self._printed >= self._stage_seconds:
             self.note(f"  {name} {done}/{total}")
 
     def step(self, row: Mapping[str, Any]) -> None:
@@ -79,6 +86,19 @@ class Progress:
         self._flush()
         self._console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._printed = self._now()
+
+    @contextmanager
+    def waiting(self, what: str, announce: bool = True) -> Iterator[None]:
+        """Tell that the block is still at `what`; without `announce`, only if it takes long."""
+        if announce:
+            self.note(f"{what} ...")
+        before, self._stage_seconds = self._stage_seconds, SILENT_SECONDS
+        bars = self._bars is not None and self._bars.live.is_started
+        try:
+            with nullcontext() if bars else waiting(what, self._console, lambda: self._printed):
+                yield
+        finally:
+            self._stage_seconds = before
 
     def finish(self) -> None:
         self._flush()

@@ -23,7 +23,7 @@ from workflows.step.services import Services
 AGAIN_SECONDS = 5.0
 _BOUNDARIES = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]  # of histograms, in seconds
 _STAGES = ("generate", "score", "judge", "learn", "commit")  # those that are always shown
-_ACTORS = ("generator", "scorer", "judge", "learner")
+_ACTORS = ("generator", "scorer", "judge", "learner", "reward")
 
 
 class RayMetrics:

@@ -23,7 +23,7 @@ from workflows.liveness.ray_liveness import RayLiveness, ray_gone
 from workflows.liveness.ray_output import RayMessages
 from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.watchdog import Stacks, Watchdog
-from workflows.startup.ray_cluster import connect_ray, dashboard_url, scorer_options
+from workflows.startup.ray_cluster import connect_ray, ray_is_up, scorer_options
 from workflows.startup.resources import ActorResources
 from workflows.startup.starting_model import starting_model, with_copy_for_other_nodes
 
@@ -86,8 +86,7 @@ class Workers:
         enter = self._stack.enter_context
         enter(connect_ray(self._config, self._name))
         enter(RayMessages(self._store.workspace / "ray.log", self._note))
-        url = dashboard_url()
-        self._note(f"Ray dashboard: {url}" if url else "Ray is up")
+        self._note(ray_is_up(self._config))
         ending, flushed, release = self._ending, self._journal.flush, self._lease.release
         enter(RayLiveness(lambda why: ending.end_without_ray(ray_gone(why), flushed, release)))
         seconds, stacks = self._config.run.stall_seconds, Stacks(self._store)

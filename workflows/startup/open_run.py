@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,15 @@ from pathlib import Path
 from rich.console import Console
 
 from actors.generator import Generator
-from raypoly import data
 from raypoly.core.config import Config
 from raypoly.data import ProblemSet
-from raypoly.data.long_prompts import fit_training_prompts, require_readable
-from raypoly.data.problem_order import require_enough
+from raypoly.data.long_prompts import fit_training_prompts
 from raypoly.data.problem_set import describe_splits
-from raypoly.planning.preflight import refuse_asking_between, require_tests
+from raypoly.planning.preflight import refuse_asking_between
+from raypoly.planning.run_config import usable_problems
 from raypoly.rollouts.scaffolds import Scaffold
-from raypoly.rollouts.scaffolds.run_scaffolds import check_first_asks, first_prompts, fit_problems, is_sampled
+from raypoly.rollouts.scaffolds.run_scaffolds import first_prompts, is_sampled
+from raypoly.run.run_files import STATEMENTS, write_statements
 from raypoly.run.run_identity import RunDirectory, problem_sets
 from raypoly.run.store import Lease, Store
 from raypoly.run.store.catalogue import completed_steps
@@ -38,7 +38,7 @@ from workflows.liveness.ray_output import ActorLogs, RayMessages
 from workflows.liveness.shutdown import Shutdown
 from workflows.observers.progress import Progress
 from workflows.observers.run_judge_usage import RunJudgeUsage
-from workflows.startup.ray_cluster import connect_ray, dashboard_url, joins_cluster
+from workflows.startup.ray_cluster import connect_ray, joins_cluster, ray_is_up
 from workflows.startup.resources import reserve_resources
 from workflows.startup.run_parts import NamedParts, StartedActors, build_services
 from workflows.startup.starting_model import starting_model, with_copy_for_other_nodes
@@ -70,7 +70,7 @@ class OpenRun:
         parts = self.parts
         self.objective, self.scaffold = parts.objective, parts.scaffold
         self.stages = StageRunner(parts.stages, parts.objective, services, observers.judge_pause, durability.commit)
-        self.estimator = AdvantageEstimator(parts.objective, parts.scaffold, parts.reward)
+        self.estimator = AdvantageEstimator(parts.objective, parts.scaffold, parts.rewards, parts.stages)
         self.weights = WeightSync(config, services, self.problems.splits["train"], observers.progress.note)
         self.sealer = StepSealer(config, services, durability, observers, self.stages, self.weights)
 
@@ -108,7 +108,8 @@ class OpenRun:
 
     async def finish(self) -> None:
         """Export the final weights, and say that the run is done."""
-        await self.durability.export()
+        with self.observers.progress.waiting("Saving the last weights", announce=False):
+            await self.durability.export()
         self.observers.summary.write("finished")
 
 
@@ -133,15 +134,14 @@ async def open_run(
         stack.enter_context(shutdown.guard())
         progress = Progress(Console())
         stack.callback(progress.finish)
-        progress.note("Loading the problems ...")
-        source, problem_set = await asyncio.to_thread(_usable_problems, directory, trains)
+        with progress.waiting("Loading the problems"):
+            source, problem_set = await asyncio.to_thread(usable_problems, config, directory.resumes, trains)
         progress.note(f"Problems: {describe_splits(problem_set, config.problems)}")
         store, lease = _held(stack, directory, problem_set, progress.note)
-        progress.note(f"Joining Ray at {os.environ['RAY_ADDRESS']} ..." if joins_cluster() else "Starting Ray ...")
-        stack.enter_context(connect_ray(config, directory.name))
-        stack.enter_context(RayMessages(store.workspace / "ray.log", progress.note))
-        progress.note(_ray_is_up(config))
-        model = with_copy_for_other_nodes(await starting_model(config, source))
+        ending = stack.enter_context(ExitStack())
+        _connect(stack, directory, store, progress)
+        with progress.waiting("Getting the model", announce=False):
+            model = with_copy_for_other_nodes(await starting_model(config, source, progress.note))
         journal = Journal(store)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
         writer = CheckpointWriter(checkpoints, journal.index_before, progress.note, config.train.ranks)
@@ -158,9 +158,11 @@ async def open_run(
         )
         stack.push_async_callback(writer.close)
         observers = open_observers(stack, directory, services, journal, store, usage, progress, shutdown)
-        progress.note(f"Starting {started.describe(config.generator.engine)} ...")
-        with ActorLogs(store.workspace / "actors.log", progress.note):
-            await services.start(around, started.judging, started.scoring, places.placement.sleeps)
+        with (
+            progress.waiting(f"Starting {started.describe(config.generator.engine)}"),
+            ActorLogs(store.workspace / "actors.log", progress.note),
+        ):
+            await services.start(around, started.judging, started.scoring, started.rewarding, places.placement.sleeps)
         problem_set = await _fitting_problems(problem_set, config, parts.scaffold, services.generator, progress.note)
         durability = RunDurability(
             store,
@@ -174,19 +176,15 @@ async def open_run(
         opened = OpenRun(directory.path, config, problem_set, parts, services, durability, observers)
         opened.restore()
         stack.push_async_callback(_stopped_early, durability, shutdown, progress.note)
+        stack.callback(ending.enter_context, progress.waiting("Stopping actors and Ray", announce=False))
         yield opened
 
 
-def _usable_problems(directory: RunDirectory, trains: Config | None) -> tuple[ProblemSet, ProblemSet]:
-    config = directory.config
-    source = data.build_problem_set(config.problems)
-    problem_set = fit_problems(source, config)
-    check_first_asks(problem_set, config)
-    require_tests(problem_set, config)
-    if trains is not None:
-        require_enough(problem_set.splits["train"], trains)
-    require_readable(source, problem_set, config, directory.resumes)
-    return source, problem_set
+def _connect(stack: AsyncExitStack, directory: RunDirectory, store: Store, progress: Progress) -> None:
+    with progress.waiting(f"Joining Ray at {os.environ['RAY_ADDRESS']}" if joins_cluster() else "Starting Ray"):
+        stack.enter_context(connect_ray(directory.config, directory.name))
+    stack.enter_context(RayMessages(store.workspace / "ray.log", progress.note))
+    progress.note(ray_is_up(directory.config))
 
 
 async def _fitting_problems(
@@ -198,13 +196,6 @@ async def _fitting_problems(
     return problem_set
 
 
-def _ray_is_up(config: Config) -> str:
-    if url := dashboard_url():
-        return f"Ray dashboard: {url}"
-    asked = config.ray.dashboard and not joins_cluster()
-    return "Ray is up" + (", without its dashboard, which did not start" if asked else "")
-
-
 def _held(
     stack: AsyncExitStack, directory: RunDirectory, problem_set: ProblemSet, note: Callable[[str], None]
 ) -> tuple[Store, Lease]:
@@ -213,7 +204,10 @@ def _held(
     done, steps = max(completed_steps(store), default=-1) + 1, directory.config.train.steps
     if done:
         note(f"Resuming at step {done + 1} of {steps}" if done < steps else f"All {steps} steps are done already")
-    if directory.resumes and len(problem_sets(store)) > 1:
+    changed = directory.resumes and len(problem_sets(store)) > 1
+    if changed or not store.exists(STATEMENTS):
+        write_statements(store, (problem for split in problem_set.splits.values() for problem in split))
+    if changed:
         note("The problem set's content has changed between the starts of this run: steps are not alike.")
     return store, lease
 

@@ -187,6 +187,15 @@ def dashboard_url() -> str | None:
     return f"http://{url}" if url and not url.startswith("http") else url
 
 
+def ray_is_up(config: Config) -> str:
+    """A line with the dashboard's address, and where the token is that a local Ray's asks for."""
+    if url := dashboard_url():
+        token = os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
+        return f"Ray dashboard: {url}" + ("" if joins_cluster() else f" (its token: cat {token})")
+    asked = config.ray.dashboard and not joins_cluster()
+    return "Ray is up" + (", without its dashboard, which did not start" if asked else "")
+
+
 def scorer_options(config: ScorerConfig, reserved: float = 0.0) -> dict[str, Any]:
     """Ray's options for a scorer actor, spread over the nodes. `reserved`: CPUs of the cluster that others get."""
     if config.cpus is not None:
@@ -214,6 +223,7 @@ def user_modules(config: Config) -> list[str]:
         config.generator.engine,
         config.problems.source,
         config.reward.name,
+        *(term.name for term in config.reward.terms.values() if term.name),
         *config.stages.own,
         *load_plugin(config.objective.name, objectives.KNOWN, "objective.name").stages,
     )

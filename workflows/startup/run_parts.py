@@ -12,6 +12,7 @@ from actors.generator import Generator, TokenizerOnly
 from actors.judge import JudgeClient
 from actors.learner import LearnerGroup
 from actors.model_files import ModelFiles
+from actors.reward_workers import RewardWorkers
 from actors.scorer_pool import ScorerPool
 from actors.stage_model import StageModelClient
 from raypoly.algorithms import losses, objectives
@@ -25,7 +26,7 @@ from raypoly.planning.preflight import asks_judge
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.run.run_identity import RunDirectory
-from raypoly.verifier.rewards import Reward, reward_function
+from raypoly.verifier.rewards import Rewards
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.journal import Journal
 from workflows.observers.run_judge_usage import RunJudgeUsage
@@ -35,6 +36,7 @@ from workflows.startup.starting_model import with_copy_for_other_nodes
 from workflows.step.learner_session import LearnerSession
 from workflows.step.services import Services
 from workflows.step.stages import build_stages
+from workflows.step.stages.reward_stage import RewardStage
 from workflows.step.training_group import SkippedGroups, UpdateRows
 
 
@@ -45,7 +47,7 @@ class NamedParts:
     objective: Objective
     loss: Loss
     scaffold: Scaffold
-    reward: Reward
+    rewards: Rewards
     stages: Sequence[GroupStage]
 
     @classmethod
@@ -56,13 +58,8 @@ class NamedParts:
         for stage in stages:
             if stage.used:
                 _ = stage.asked_model  # raises here, before the run's folder holds anything
-        return cls(
-            objective,
-            losses.of_run(config),
-            scaffolds.of_run(config),
-            reward_function(config),
-            stages,
-        )
+        (reward,) = [stage for stage in stages if isinstance(stage, RewardStage)]
+        return cls(objective, losses.of_run(config), scaffolds.of_run(config), reward.rewards, stages)
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,8 @@ class StartedActors:
     samples: bool
     scoring: bool
     judging: bool
+    rewarding: bool
+    """Whether functions or terms of the user's own run beside the step."""
     models: Mapping[str, StageModel]
     """Those that stages of the run ask, by stage."""
 
@@ -82,6 +81,7 @@ class StartedActors:
             samples,
             scoring=samples or bool(config.stages.own or with_tests(problem_set.splits["train"])),
             judging=asks_judge(config) if samples else "judge" in used,
+            rewarding=any(isinstance(stage, RewardStage) and stage.used and stage.rewards.own for stage in stages),
             models={stage.name: model for stage in stages if stage.used and (model := stage.asked_model) is not None},
         )
 
@@ -93,6 +93,7 @@ class StartedActors:
             **dict.fromkeys(self.models, True),
             "scorers": self.scoring,
             "judge": self.judging,
+            "reward functions": self.rewarding,
         }
         *first, last = [name for name, starts in started.items() if starts]
         what = f"{', '.join(first)} and {last}" if first else last
@@ -123,7 +124,7 @@ def build_services(
         on_use=usage.add,
         context=context,
     )
-    all_tests = config.scorer.all_tests or config.reward.name == "fraction"
+    all_tests = config.scorer.all_tests or config.reward.runs_all_tests
     scorer = config.scorer.model_copy(update={"all_tests": all_tests})
     scorers = ScorerPool(scorer, scorer_options(config.scorer, places.cpus), context=context)
     generator = (
@@ -134,11 +135,13 @@ def build_services(
     rows = UpdateRows(config, parts.objective, parts.loss, parts.scaffold)
     learners = LearnerGroup(config, model, places.rank, context, rows.temperature)
     learner = LearnerSession(config.train, rows, learners, journal, writer, note, context)
+    rewards = RewardWorkers(config, parts.rewards, actor_options(), context)
     models = {}
     for stage, model_of in started.models.items():
         files = with_copy_for_other_nodes(ModelFiles(model_of.folder))
         models[stage] = StageModelClient(stage, files, model_of, places.stage_model, context)
         stack.callback(models[stage].stop)
-    for service in (judge, scorers, generator, learner):
+    for service in (judge, scorers, generator, learner, rewards):
         stack.callback(service.stop)
-    return Services(generator, learner, scorers, judge, SkippedGroups(config.run.max_set_aside, note), context, models)
+    skipped = SkippedGroups(config.run.max_set_aside, note)
+    return Services(generator, learner, scorers, judge, skipped, context, rewards, models)

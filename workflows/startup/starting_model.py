@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import ray
@@ -11,16 +12,13 @@ from raypoly.core.gguf_models import GgufModel
 from raypoly.data import ProblemSet
 from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import joins_cluster
+from workflows.startup.warm_start import ensure_warm_start
 
 
-async def starting_model(config: Config, problem_set: ProblemSet) -> ModelFiles:
+async def starting_model(config: Config, problem_set: ProblemSet, say: Callable[[str], None] = print) -> ModelFiles:
     """The policy's starting model: a folder's, a GGUF file's, the hub's, or the tiny one after its warm start."""
     if config.model.path is None:
-        from workflows.startup.warm_start import (
-            ensure_warm_start,  # brings Ray Train and Data, which most starts don't need
-        )
-
-        return ModelFiles(await asyncio.to_thread(ensure_warm_start, config, problem_set))
+        return ModelFiles(await asyncio.to_thread(ensure_warm_start, config, problem_set, say))
     return await named_model(config.model.path)
 
 

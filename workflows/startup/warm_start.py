@@ -1,60 +1,34 @@
-"""The warm start of the tiny policy: Ray Data writes examples, Ray Train learns them, a cache keeps the result.
+"""The warm start of the tiny policy, made once and kept in a cache.
 
     path = ensure_warm_start(config, problems)     # a Hugging Face folder
 
-The folder is named by a hash of everything that decides its content, and committed by a rename, with checksums.
+The folder is named by a hash of everything that decides its content, and committed by a rename, with checksums. Finding
+it imports none of what makes it (Ray Train, Ray Data, transformers): most starts find it.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-import inspect
 import json
-import os
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
-from types import ModuleType
-from typing import Any
-
-import numpy as np
-import ray
-import ray.data
-import ray.train
-import torch
-from numpy.typing import NDArray
-from ray.data import ExecutionOptions
-from ray.train.torch import TorchTrainer
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raypoly.core.caches import FolderCache, cache_root
 from raypoly.core.config import Config, WarmStartConfig
-from raypoly.core.errors import RaypolyError
-from raypoly.core.text import duration
 from raypoly.data import ProblemSet
-from raypoly.data.puzzles import puzzle_language, puzzle_of, puzzle_solutions
+from raypoly.data.puzzles import puzzle_of
 from raypoly.data.puzzles.puzzle_language import Puzzle
-from raypoly.learner import learning_rate, supervised_examples, tiny_model
-from raypoly.learner.supervised_examples import Recipe, tokenizer_texts
-from raypoly.learner.tiny_model import SupervisedTrainer, build_model, build_tokenizer, save_folder, tokenizer_from_json
 
-_BLOCK = 2048  # examples of one Ray Data task
 WARM_START_THREADS = 2  # compute threads. Another number gives another order of sums, and other weights.
-_REPORT_EVERY = 10
-_TRAIN_SETTINGS = {
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # 60 s is too short for imports on a busy laptop
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # waits for a minute where it can't tell two local clusters apart
-}
 _DECIDING = (
-    supervised_examples,
-    tiny_model,
-    learning_rate,
-    puzzle_language,
-    puzzle_solutions,
+    "learner/supervised_examples.py",
+    "learner/tiny_model.py",
+    "learner/learning_rate.py",
+    "data/puzzles/puzzle_language.py",
+    "data/puzzles/puzzle_solutions.py",
 )
 
 
@@ -62,144 +36,29 @@ def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str],
     """The folder of the tiny policy after its warm start, trained unless a sound one is cached. Raises `UsageError` if
     the problems are not puzzles, `RaypolyError` if training fails."""
     puzzles = [puzzle_of(problem) for problem in problems.splits["train"]]
-    cache = FolderCache(cache_root() / "warm-start", say)
 
     def train(folder: Path) -> None:
-        say(
-            f"Starting Ray Train for the warm start: {config.warm_start.steps} supervised steps make the tiny model, "
-            "which is cached"
-        )
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        inbox = ray.remote(num_cpus=0)(_Inbox).options(scheduling_strategy=here).remote()
-        with tempfile.TemporaryDirectory(prefix="raypoly-warm-start-") as storage, _print_lines_of(inbox, say):
-            _train(config.warm_start, puzzles, inbox, storage)
-        for name, content in ray.get(inbox.files.remote()).items():
-            (folder / name).write_bytes(content)
+        from workflows.startup.warm_start_training import train_warm_start
 
+        train_warm_start(config.warm_start, puzzles, WARM_START_THREADS, folder, say)
+
+    cache = FolderCache(cache_root() / "warm-start", say)
     return cache.ensure(warm_start_key(config.warm_start, puzzles), train)
 
 
 def warm_start_key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
     """SHA-256, hex, over the config, the training prompts, the code that makes the folder, and PyTorch's version.
     Budgets are no part of it: the control experiment starts from the same policy."""
-    made_by = [config.model_dump(), [p.words for p in puzzles], WARM_START_THREADS, torch.__version__]
+    made_by = [config.model_dump(), [p.words for p in puzzles], WARM_START_THREADS, version("torch")]
     return hashlib.sha256(json.dumps([*made_by, *map(_statements, _DECIDING)]).encode()).hexdigest()
 
 
-def _statements(module: ModuleType) -> str:
-    """The module's code without comments and docstrings, which decide nothing."""
-    tree = ast.parse(inspect.getsource(module))
+def _statements(file: str) -> str:
+    """The file's code without comments and docstrings, which decide nothing; it is not imported."""
+    tree = ast.parse(files("raypoly").joinpath(file).read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
             node.body = [  # type: ignore[attr-defined]
                 each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
             ]
     return ast.unparse(tree)
-
-
-class _Inbox:
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._files: dict[str, bytes] = {}
-
-    def say(self, line: str) -> None:
-        self._lines.append(line)
-
-    def lines(self, known: int) -> Sequence[str]:
-        return self._lines[known:]
-
-    def keep(self, files: dict[str, bytes]) -> None:
-        self._files = files
-
-    def files(self) -> dict[str, bytes]:
-        return self._files
-
-
-@contextmanager
-def _print_lines_of(inbox: Any, say: Callable[[str], None]) -> Iterator[None]:
-    over = threading.Event()
-
-    def follow() -> None:
-        known = 0
-        while True:
-            last = over.wait(0.5)
-            try:
-                lines = ray.get(inbox.lines.remote(known))
-            except Exception:  # of many kinds, by how far Ray has ended
-                if ray.is_initialized():
-                    raise
-                return  # the run has ended
-            for line in lines:
-                say(line)
-                known += 1
-            if last:
-                return
-
-    thread = threading.Thread(target=follow, name="warm start progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def tokenizer_and_recipe(config: WarmStartConfig, puzzles: list[Puzzle]) -> tuple[Any, Recipe]:
-    """The tiny model's tokenizer, and what decides its examples."""
-    tokenizer = build_tokenizer(tokenizer_texts(puzzles, config.planned > 0))
-    return tokenizer, Recipe(config, tuple(it.words for it in puzzles), tokenizer.backend_tokenizer.to_str())
-
-
-def _train(config: WarmStartConfig, puzzles: list[Puzzle], inbox: Any, storage: str) -> None:
-    _, recipe = tokenizer_and_recipe(config, puzzles)
-    trainer = TorchTrainer(
-        _worker,
-        train_loop_config={"recipe": recipe, "inbox": inbox},
-        scaling_config=ray.train.ScalingConfig(num_workers=1, resources_per_worker={"CPU": 1}),
-        run_config=ray.train.RunConfig(name="warm-start", storage_path=storage),
-        datasets={"train": _examples(recipe)},
-        dataset_config=ray.train.DataConfig(execution_options=ExecutionOptions(preserve_order=True)),
-    )
-    for name, value in _TRAIN_SETTINGS.items():
-        os.environ.setdefault(name, value)
-    try:
-        trainer.fit()
-    except ray.train.TrainingFailedError as error:
-        raise RaypolyError(f"the warm start failed in Ray Train: {error}") from error
-
-
-def _examples(recipe: Recipe) -> ray.data.Dataset:
-    count = recipe.config.steps * recipe.config.batch_size
-    ray.data.DataContext.get_current().enable_progress_bars = False  # one line every few steps says enough
-    indices = ray.data.range(count, override_num_blocks=max(1, count // _BLOCK))
-    return indices.map_batches(recipe.write, batch_size=None)
-
-
-def _batches(batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    expected = 0
-    for batch in ray.train.get_dataset_shard("train").iter_batches(batch_size=batch_size, batch_format="numpy"):
-        if not np.array_equal(batch["id"], np.arange(expected, expected + len(batch["id"]))):
-            raise RaypolyError(
-                "Ray Data delivered the warm start's examples out of order: the result would not repeat."
-            )
-        expected += len(batch["id"])
-        yield batch
-
-
-def _worker(task: dict[str, Any]) -> None:
-    torch.set_num_threads(WARM_START_THREADS)
-    recipe: Recipe = task["recipe"]
-    tokenizer, steps = tokenizer_from_json(recipe.tokenizer), recipe.config.steps
-    trainer, loss = SupervisedTrainer(build_model(len(tokenizer), recipe.config.seed), recipe.config), float("nan")
-    began = 0.0
-    for batch in _batches(recipe.config.batch_size):
-        loss = trainer.step(batch["ids"], batch["labels"])
-        began = began or time.monotonic()  # after the first step, which waits for the first block of examples
-        if trainer.done % _REPORT_EVERY == 0 or trainer.done == steps:
-            left = (time.monotonic() - began) / (trainer.done - 1 or 1) * (steps - trainer.done)
-            eta = f", {duration(left)} left" if trainer.done < steps else ""
-            task["inbox"].say.remote(f"warm start: step {trainer.done} of {steps}, loss {loss:.3f}{eta}")
-    ray.train.report({"step": trainer.done, "loss": loss})
-    with tempfile.TemporaryDirectory() as name:
-        save_folder(trainer.model, tokenizer, Path(name))
-        ray.get(task["inbox"].keep.remote({file.name: file.read_bytes() for file in sorted(Path(name).iterdir())}))

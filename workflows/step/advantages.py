@@ -15,38 +15,95 @@ from typing import Any
 
 import numpy as np
 
+from raypoly.algorithms.group_stage import GroupStage
 from raypoly.algorithms.objectives import Batch, Objective, ScoredGroup
 from raypoly.algorithms.objectives.behaviour import outcome_of, statements_of
 from raypoly.algorithms.objectives.objective import measures_of, needed_stages
-from raypoly.core.values import Draft, Float64, Group, Int32, Problem
+from raypoly.core.errors import UsageError
+from raypoly.core.values import CrossLogprobs, Draft, Float64, Group, Int32, Labels, Problem
 from raypoly.rollouts.scaffolds import Scaffold
-from raypoly.verifier.rewards import Reward, group_rewards, reads_findings
-from workflows.step.training_group import TrainingGroup, skip_reason, sound_verdicts
+from raypoly.verifier.rewards import Rewards
+from workflows.step.stages.reward_stage import RewardStage
+from workflows.step.training_group import TrainingGroup, scored_places, skip_reason, spread_out
 
 
 class AdvantageEstimator:
-    def __init__(self, objective: Objective, scaffold: Scaffold, reward: Reward) -> None:
-        self._objective, self._scaffold, self._reward = objective, scaffold, reward
-        self._needed, self._reads_findings = needed_stages(objective), reads_findings(self._reward)
+    def __init__(
+        self, objective: Objective, scaffold: Scaffold, rewards: Rewards, stages: Sequence[GroupStage] = ()
+    ) -> None:
+        """`stages`: those of the run, whose findings follow the rollouts that are left."""
+        self._objective, self._scaffold, self._rewards = objective, scaffold, rewards
+        self._needed = needed_stages(objective)
+        self._axes = {stage.name: stage.axis for stage in stages}
+        self._in_stage = rewards.in_stage and objective.reads_rewards
 
     def estimate(self, group: Group, problem: Problem) -> TrainingGroup:
         """The group with rewards and advantages, float64 [N] each. Rewards are NaN where the group is skipped, or reads
-        a finding that is unknown, or where the objective reads no rewards."""
-        if skip_reason(group) or self._reward_is_unknown(group):
-            return TrainingGroup(group, np.full(group.size, np.nan), np.zeros(group.size), valued=False)
-        rewards = self._rewards(group, problem)
-        if not self.has_advantages(group):
-            return TrainingGroup(group, rewards, np.zeros(group.size), valued=False)
-        scored = self._scored(rewards, group)
-        advantages = self._objective.valued(scored)
-        of_drafts = self._of_drafts(scored, advantages)
-        return TrainingGroup(group, rewards, advantages, measures_of(self._objective), of_drafts)
+        a finding that is unknown, or where the objective reads no rewards.
 
-    def _rewards(self, group: Group, problem: Problem) -> Float64:
-        """Float64 [N]: NaN where the objective reads none; empty for a scaffold that solves nothing."""
+        A rollout of unknown outcome has an advantage of NaN, and no part in the others'; all have where too few are
+        known.
+        """
+        if skip_reason(group) or self._reward_is_unknown(group):
+            unknown = group.size if skip_reason(group) is None else 0
+            zeros = np.zeros(group.size)
+            return TrainingGroup(group, np.full(group.size, np.nan), zeros, valued=False, unknown_outcomes=unknown)
+        rewards = self._outcome(group, problem)
+        known = self._known_places(group, rewards)
+        unknown = group.size - len(known)
+        if not self._enough(known, group):
+            return TrainingGroup(group, rewards, np.full(group.size, np.nan), valued=False, unknown_outcomes=unknown)
+        if not self.has_advantages(group):
+            zeros = spread_out(np.zeros(len(known)), known, group.size)
+            return TrainingGroup(group, rewards, zeros, valued=False, unknown_outcomes=unknown)
+        scored = self._scored(rewards, group, known)
+        advantages = self._objective.valued(scored)
+        of_drafts = self._of_drafts(scored, advantages)  # before the measures, which are of both
+        return TrainingGroup(
+            group,
+            rewards,
+            spread_out(advantages, known, group.size),
+            measures_of(self._objective),
+            of_drafts,
+            unknown_outcomes=unknown,
+            by_terms=bool(scored.terms) and self._silent_without_terms(scored, advantages),
+        )
+
+    def _silent_without_terms(self, scored: ScoredGroup, advantages: Float64) -> bool:
+        """Whether the group would teach nothing by its outcomes alone."""
+        if self._objective.terms != "beside":
+            return bool(np.ptp(scored.rewards if scored.outcome is None else scored.outcome) == 0)
+        return self._objective.silent(scored.rewards, advantages - scored.beside)
+
+    def _outcome(self, group: Group, problem: Problem) -> Float64:
+        """Float64 [N]: NaN where it is unknown, or the objective reads none; empty for a scaffold that solves
+        nothing."""
         if not self._objective.reads_rewards or not group.size:
             return np.full(group.size, np.nan)
-        return group_rewards(self._reward, problem, group.rollouts, sound_verdicts(group), _known(group))
+        if self._in_stage:
+            found: Float64 = group.findings[RewardStage.name]["outcome"]
+            return found
+        return self._rewards.outcome.of_verdicts(problem, group.rollouts, group.verdicts or ())
+
+    def _known_places(self, group: Group, rewards: Float64) -> list[int]:
+        """The rollouts with a verdict, where there are any, and an outcome, where one is read."""
+        places = scored_places(group) if group.verdicts else range(group.size)
+        reads = self._objective.reads_rewards
+        return [place for place in places if not reads or np.isfinite(rewards[place])]
+
+    def _enough(self, known: Sequence[int], group: Group) -> bool:
+        """Whether a group can be valued by these rollouts alone: half of it, and more than a set. Not one with drafts,
+        which are worth what all of their attempts are."""
+        if len(known) == group.size:
+            return True
+        set_size = getattr(self._objective.config, "set_size", 0)
+        if group.drafts or len(known) < max(set_size + 1, group.size / 2):
+            return False
+        try:
+            self._objective.check(len(known))
+        except UsageError:
+            return False
+        return True
 
     def has_advantages(self, group: Group) -> bool:
         """Whether the advantages of a group that passed its stages are no mere zeros, which no mean may use."""
@@ -55,7 +112,7 @@ class AdvantageEstimator:
         return all(map(group.knows, self._needed))
 
     def _reward_is_unknown(self, group: Group) -> bool:
-        return self._reads_findings and self._objective.reads_rewards and not all(map(group.knows, group.findings))
+        return self._in_stage and bool(group.size) and not group.knows(RewardStage.name)
 
     @property
     def over_batch(self) -> bool:
@@ -63,8 +120,10 @@ class AdvantageEstimator:
 
     def silent(self, trained: TrainingGroup) -> bool:
         """Whether a group with final advantages teaches nothing."""
-        of_drafts = trained.draft_advantages
-        return self._objective.silent(trained.rewards, trained.advantages) and (
+        if trained.unknown:
+            return True
+        of_drafts, known = trained.draft_advantages, trained.known
+        return self._objective.silent(trained.rewards[known], trained.advantages[known]) and (
             of_drafts is None or self._objective.silent(np.ones_like(of_drafts), of_drafts)
         )
 
@@ -88,9 +147,10 @@ class AdvantageEstimator:
 
     def normalise(self, groups: Sequence[TrainingGroup]) -> Sequence[TrainingGroup]:
         sound = [trained for trained in groups if trained.valued]
-        batch = Batch.of((trained.advantages for trained in sound), (_lengths(trained.group) for trained in sound))
-        final = iter(self._objective.finish(batch))
-        return [replace(t, advantages=next(final)) if t.valued else t for t in groups]
+        lengths = (np.array(_lengths(trained.group))[trained.known] for trained in sound)
+        final = iter(self._objective.finish(Batch.of((t.advantages[t.known] for t in sound), lengths)))
+        spread = (spread_out(next(final), t.known, t.group.size) if t.valued else t.advantages for t in groups)
+        return [replace(t, advantages=values) for t, values in zip(groups, spread, strict=True)]
 
     def _of_drafts(self, scored: ScoredGroup, advantages: Float64) -> Float64 | None:
         found = self._objective.valued_drafts(scored)
@@ -98,12 +158,17 @@ class AdvantageEstimator:
             return credited(scored.drafts, scored.draft_of, advantages)
         return found
 
-    def _scored(self, rewards: Float64, group: Group) -> ScoredGroup:
-        labels, needs = group.labels, self._objective.needs
-        verdicts = sound_verdicts(group) if group.size else ()
-        crossed = group.cross_logprobs
+    def _scored(self, rewards: Float64, group: Group, known: list[int]) -> ScoredGroup:
+        """The group of these rollouts alone, as an objective sees it."""
+        whole = len(known) == group.size
+        group = group if whole else part_of_group(group, known, self._axes)
+        rewards = rewards if whole else rewards[known]
+        labels, needs, verdicts = group.labels, self._objective.needs, group.verdicts or ()
+        crossed, reads = group.cross_logprobs, self._objective.reads_rewards
+        found = group.findings[RewardStage.name] if self._in_stage and group.size else {}
+        terms = {name: found[name] for name in self._rewards.terms if name in found and np.isfinite(found[name]).all()}
         return self._objective.scored(
-            rewards=rewards if self._objective.reads_rewards else np.zeros(group.size),  # it reads no unknown ones
+            rewards=rewards if reads else np.zeros(group.size),  # it reads no unknown ones
             labels=None if labels is None else labels.ids,
             degenerate=None if labels is None else labels.degenerate,
             lengths=_lengths(group),
@@ -116,7 +181,31 @@ class AdvantageEstimator:
             findings=_known(group),
             drafts=group.drafts,
             draft_of=group.draft_of,
+            terms=terms,
+            weights=self._rewards.weights,
         )
+
+
+def part_of_group(group: Group, places: list[int], axes: Mapping[str, str]) -> Group:
+    """The group of some of its rollouts, with their findings. `axes`: of the stages that are not raypoly's own."""
+    found = dict(group.findings)
+    for name, finding in group.findings.items():
+        if isinstance(finding, Labels):
+            found[name] = Labels(finding.ids[places], finding.degenerate[places], finding.judge)
+        elif isinstance(finding, CrossLogprobs):
+            chosen = tuple(finding.logprobs[place] for place in places)
+            found[name] = CrossLogprobs(finding.own_prompt[places], chosen)
+        elif name == "score":
+            found[name] = tuple(finding[place] for place in places)
+        elif axes.get(name) == "rollout" and group.knows(name):
+            many = isinstance(finding, Mapping)
+            found[name] = {n: _chosen(v, places) for n, v in finding.items()} if many else _chosen(finding, places)
+    chosen_rollouts = tuple(group.rollouts[place] for place in places)
+    return replace(group, rollouts=chosen_rollouts, findings=found, draft_of=group.draft_of[places])
+
+
+def _chosen(values: Any, places: list[int]) -> Any:
+    return values[places] if isinstance(values, np.ndarray) else [values[place] for place in places]
 
 
 def credited(drafts: Sequence[Draft], draft_of: Int32 | None, advantages: Float64) -> Float64:

@@ -31,8 +31,9 @@ from workflows.step.run_durability import CURSOR, RunDurability
 from workflows.step.run_observers import RunObservers
 from workflows.step.services import Services
 from workflows.step.stages import StageRunner
+from workflows.step.stages.reward_stage import RewardStage
 from workflows.step.stopwatch import Stopwatch, Waterfall
-from workflows.step.training_group import TrainingGroup, skip_reason
+from workflows.step.training_group import TrainingGroup, scored_rollouts, skip_reason
 from workflows.step.weight_sync import WeightSync
 
 
@@ -49,6 +50,7 @@ class StepSealer:
         self._config, self._services, self._stages, self._weights = config, services, stages, weights
         self._durability, self._observers = durability, observers
         self._groups = self._unjudged = 0
+        self._rollouts = self._unknown = 0
 
     async def seal(
         self,
@@ -82,6 +84,7 @@ class StepSealer:
         observers.step_done(applied)
         durability.memory.plateau.check(applied.metrics)
         self._watch_unjudged(groups)
+        self._watch_unknown(groups)
 
     async def _applied(
         self, step: int, groups: Sequence[TrainingGroup], stats: UpdateStats, watch: Stopwatch, cursor: int
@@ -117,6 +120,17 @@ class StepSealer:
                 f"{limit:g}: look at its answers, then start again with the same command."
             )
 
+    def _watch_unknown(self, groups: Sequence[TrainingGroup]) -> None:
+        sound = [trained for trained in groups if skip_reason(trained.group) is None]
+        self._rollouts += sum(trained.group.size for trained in sound)
+        self._unknown += sum(trained.unknown_outcomes for trained in sound)
+        limit = self._config.reward.max_unknown
+        if self._unknown > max(self._config.train.rollouts, limit * self._rollouts):
+            raise RaypolyError(
+                f"The outcome of {self._unknown} of {self._rollouts} rollouts is unknown, more than reward.max_unknown="
+                f"{limit:g}: look at reward.name={self._config.reward.name}, then start again with the same command."
+            )
+
 
 _LOOKED_AT = 2  # programs of a group whose style is measured
 
@@ -139,13 +153,15 @@ def metrics_row(
     return {
         "step": step,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "reward": _mean(float(t.rewards.mean()) for t in sound if t.rewards.size and np.isfinite(t.rewards).all()),
+        "reward": _mean(float(known.mean()) for t in sound if (known := t.rewards[np.isfinite(t.rewards)]).size),
         "strategies": _mean(distinct(t.group.labels.strategies) for t in groups if t.group.labels is not None),
         "strategies_structural": _mean(_structural_strategies([trained.group for trained in sound])),
         "strategies_correct": _mean(_correct_strategies([trained.group for trained in sound])),
         "strategies_correct_judged": _mean(_judged_strategies([trained.group for trained in sound])),
         "zero_advantage": _mean(float(not trained.teaches) for trained in groups),
         "unjudged": sum(trained.group.unjudged for trained in groups),
+        "unknown_rollouts": sum(trained.unknown_outcomes for trained in sound),
+        "unknown_groups": sum(t.unknown or 0 < t.group.size == t.unknown_outcomes for t in sound),
         "set_aside": len(groups) - len(sound),
         "set_aside_problems": {t.group.problem_id: reason for t in groups if (reason := skip_reason(t.group))},
         "loss": stats.loss,
@@ -158,7 +174,7 @@ def metrics_row(
         "rows": stats.rows,
         "response_tokens": tokens,
         "response_length": tokens / len(rollouts) if rollouts else None,
-        "advantage_variance": _mean(float(t.advantages.var()) for t in sound if t.valued and t.advantages.size),
+        "advantage_variance": _mean(float(t.advantages[t.known].var()) for t in sound if t.valued and t.known.any()),
         **_style([trained.group for trained in sound]),
         **_decoded([trained.group for trained in groups], times),
         "truncated": _mean(float(rollout.finish_reason == "length") for rollout in rollouts),
@@ -173,6 +189,7 @@ def metrics_row(
         "weight_digest": stats.weight_digest,
         **_measures(groups),
         **_findings(groups, stages),
+        **_kept_by_terms(sound, stages),
     }
 
 
@@ -199,6 +216,13 @@ def _findings(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> 
     return found
 
 
+def _kept_by_terms(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> dict[str, int]:
+    """The groups that terms alone gave a gradient."""
+    if not any(isinstance(stage, RewardStage) and stage.rewards.terms for stage in stages):
+        return {}
+    return {"reward/groups_by_terms": sum(trained.by_terms and trained.teaches for trained in groups)}
+
+
 def _measures(groups: Sequence[TrainingGroup]) -> dict[str, float | None]:
     names = sorted({name for trained in groups for name in trained.measures})
     return {
@@ -217,8 +241,9 @@ def _structural_strategies(groups: Sequence[Group]) -> list[int]:
 def _correct_strategies(groups: Sequence[Group]) -> list[float]:
     """Strategies by execution trace, among the correct rollouts of each group with tests. Empty if some left no
     evidence: the groups without a correct rollout would be no fair sample."""
-    tested = [group for group in groups if group.verdicts and WITHOUT_TESTS not in group.verdicts]
-    found = [GroupOutcomes.of(group.verdicts or (), None).drawn_strategies for group in tested]
+    scored = [scored_rollouts(group)[2] for group in groups]
+    tested = [verdicts for verdicts in scored if verdicts and WITHOUT_TESTS not in verdicts]
+    found = [GroupOutcomes.of(verdicts, None).drawn_strategies for verdicts in tested]
     return [] if None in found else [drawn for drawn in found if drawn is not None]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from actors.calls import CallContext
 from actors.generator import Generator
 from actors.judge import JudgeClient
+from actors.reward_workers import RewardWorkers
 from actors.scorer_pool import ScorerPool
 from actors.stage_model import StageModelClient
 from workflows.step.learner_session import LearnerSession
@@ -29,17 +30,19 @@ class Services:
     judge: JudgeClient
     skipped: SkippedGroups
     context: CallContext
+    rewards: RewardWorkers
     models: Mapping[str, StageModelClient] = field(default_factory=dict)
     """Models that stages ask, by stage."""
 
-    async def start(self, around: Around, judging: bool, scoring: bool, sleeps: bool) -> None:
+    async def start(self, around: Around, judging: bool, scoring: bool, rewarding: bool, sleeps: bool) -> None:
         """Start the actors. `sleeps`: engine and learner share a device. Models of stages come first: engines measure
         the free memory."""
         for stage, model in self.models.items():
             await around(f"{stage}, started", model.start())
         judge = [around("judge, started", self.judge.start())] if judging else []
         sandbox = [around("sandbox, started", self.scorers.start())] if scoring else []
-        await asyncio.gather(*judge, *sandbox, self._policy(around, sleeps))
+        reward = [around("reward functions, started", self.rewards.start())] if rewarding else []
+        await asyncio.gather(*judge, *sandbox, *reward, self._policy(around, sleeps))
 
     async def _policy(self, around: Around, sleeps: bool) -> None:
         what = "engine" if self.generator.samples else "tokenizer"
@@ -52,5 +55,6 @@ class Services:
         await around("learner, started", self.learner.start())
 
     def actors(self) -> Mapping[str, Any]:
-        services: tuple[Any, ...] = (self.generator, self.scorers, self.judge, *self.models.values(), self.learner)
+        asked = (self.judge, self.rewards, *self.models.values())
+        services: tuple[Any, ...] = (self.generator, self.scorers, *asked, self.learner)
         return {name: actor for service in services for name, actor in service.actors.items()}

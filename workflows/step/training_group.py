@@ -11,17 +11,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from raypoly.algorithms.losses import Loss
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.algorithms.objectives import Objective
 from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config
-from raypoly.core.errors import BrokenTests, IsolationMissing, RaypolyError, SandboxError, TooManySetAside
-from raypoly.core.values import Draft, Float64, Group, Problem, Rollout, Skipped, Verdict
+from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside
+from raypoly.core.values import Bool, Draft, Float64, Group, Problem, Rollout, Skipped, Verdict
 from raypoly.learner.training_rows import TrainingRow, group_rows
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import planned_rows
 
+REWARD = "reward"
+"""The stage that finds out outcomes and terms."""
 TRIES = 3
 WAIT_SECONDS = 0.5
 """Seconds before the second try; twice that before the third."""
@@ -37,11 +41,14 @@ class SkippedGroups:
     async def verdicts(
         self, problem: Problem, size: int, score: Callable[[], Awaitable[Sequence[Verdict]]]
     ) -> tuple[Verdict, ...]:
-        """Verdicts of `score`; all `infra` after three failures. Raises `IsolationMissing`, which no problem causes."""
+        """Verdicts of `score`; after three tries `infra` where it still fails. Raises `IsolationMissing`, which no
+        problem causes."""
         if problem.id not in self._reasons:
             for attempt in range(TRIES):
                 try:
-                    return tuple(await score())
+                    verdicts = tuple(await score())
+                    if attempt + 1 == TRIES or all(verdict.status != "infra" for verdict in verdicts):
+                        return verdicts
                 except IsolationMissing:
                     raise
                 except (BrokenTests, SandboxError) as error:
@@ -91,25 +98,43 @@ def draft_infra(drafts: Sequence[Draft]) -> str | None:
     return next((verdict.detail for verdict in verdicts if verdict.status == "infra"), None)
 
 
-def sound_verdicts(group: Group) -> Sequence[Verdict]:
-    """Verdicts of a scored group. Raises `RaypolyError` for a skipped one."""
-    if group.verdicts is None or any(verdict.status == "infra" for verdict in group.verdicts):
-        raise RaypolyError(f"step {group.step}, slot {group.slot}: a group without sound verdicts went on")
-    return group.verdicts
+def scored_places(group: Group) -> list[int]:
+    """The rollouts that have a verdict, by their place in the group: all but those of `infra`."""
+    return [place for place, verdict in enumerate(group.verdicts or ()) if verdict.status != "infra"]
+
+
+def scored_rollouts(group: Group) -> tuple[list[int], list[Rollout], list[Verdict]]:
+    """`scored_places`, with the rollouts there and their verdicts."""
+    places, verdicts = scored_places(group), group.verdicts or ()
+    return places, [group.rollouts[place] for place in places], [verdicts[place] for place in places]
+
+
+def spread_out(values: Float64, places: Sequence[int] | Bool, size: int) -> Float64:
+    """Float64 [N] of the values of these places; NaN elsewhere."""
+    if len(values) == size:
+        return values
+    out = np.full(size, np.nan)
+    out[places] = values
+    return out
 
 
 @dataclass(frozen=True)
 class TrainingGroup:
     group: Group
     rewards: Float64
-    """Float64 [N]."""
+    """Float64 [N]: outcomes, without terms; NaN where they are unknown or not read."""
     advantages: Float64
-    """Float64 [N]; zeros where the group is `unjudged` and the objective needs labels."""
+    """Float64 [N]; zeros where the group is `unjudged` and the objective needs labels. NaN where the rollout's outcome
+    is unknown: it is left out of the update."""
     measures: Mapping[str, float] = field(default_factory=dict)
     draft_advantages: Float64 | None = None
     """Float64 [D]; None if drafts are not trained."""
     valued: bool = True
     """False where the advantages are zeros for what is unknown."""
+    unknown_outcomes: int = 0
+    """Rollouts without a verdict or an outcome, of a group that is not skipped."""
+    by_terms: bool = False
+    """Whether it would teach nothing by its outcomes alone, without the terms of the reward."""
 
     @property
     def rollouts(self) -> Sequence[Rollout]:
@@ -118,8 +143,21 @@ class TrainingGroup:
         return [*(draft.rollout for draft in drafts), *self.group.rollouts]
 
     @property
+    def known(self) -> Bool:
+        """Bool [N]: the rollouts that are not left out."""
+        found: Bool = ~np.isnan(self.advantages)
+        return found
+
+    @property
+    def unknown(self) -> bool:
+        """Whether the group is left out as a whole: it has too few known outcomes."""
+        return bool(self.group.size) and not self.known.any()
+
+    @property
     def teaches(self) -> bool:
-        return bool(self.advantages.any() or (self.draft_advantages is not None and self.draft_advantages.any()))
+        return bool(np.nan_to_num(self.advantages).any()) or (
+            self.draft_advantages is not None and bool(np.nan_to_num(self.draft_advantages).any())
+        )
 
 
 class UpdateRows:
@@ -144,11 +182,12 @@ class UpdateRows:
         self.temperature = config.generator.temperature if scaffold.samples else 1.0
 
     def counts(self, trained: TrainingGroup) -> bool:
-        """Left out are a skipped group, with its KL and entropy terms; one without any advantage, with `train.refill`;
-        and one of unknown advantages where the loss would fit their zeros."""
-        if skip_reason(trained.group) is not None:
+        """Left out are a skipped group, and one of unknown outcomes, with its KL and entropy terms; one without any
+        advantage, with `train.refill`; and one of unknown advantages where the loss would fit their zeros."""
+        if trained.unknown or skip_reason(trained.group) is not None:
             return False
-        if self.loss.fits_advantages and not all(map(trained.group.knows, self._needed)):
+        asked = {*self._needed, *({REWARD} & trained.group.findings.keys())}
+        if self.loss.fits_advantages and not all(map(trained.group.knows, asked)):
             return False
         return not self._train.refill or trained.teaches
 

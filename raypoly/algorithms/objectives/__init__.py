@@ -33,6 +33,7 @@ KNOWN: Mapping[str, str] = {
     "passk_training": "raypoly.algorithms.objectives.passk_training:PassKTraining",
     "flowrl": "raypoly.algorithms.objectives.flowrl:FlowRL",
     "supervised": "raypoly.algorithms.objectives.supervised_responses:Supervised",
+    "gdpo": "raypoly.algorithms.objectives.gdpo:GDPO",
     "best_minus_second": "raypoly.algorithms.objectives.best_minus_second:BestMinusSecond",
 }
 

@@ -36,6 +36,7 @@ class Darling(Objective):
     Config = DarlingConfig
     config: DarlingConfig
     needs = frozenset({"labels"})
+    terms = "beside"
 
     def compute(self, group: ScoredGroup) -> Float64:
         assert group.labels is not None

@@ -39,6 +39,7 @@ class Diver(GRPO):
     Config = DiverConfig
     config: DiverConfig
     needs = frozenset({"statements", "step"})
+    terms = "beside"
 
     def compute(self, group: ScoredGroup) -> Float64:
         assert group.statements is not None

@@ -6,7 +6,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
 from typing import Any, ClassVar, Literal, Self
 
@@ -56,11 +56,22 @@ class ScoredGroup:
     """[D]: what the scaffold had written before the attempts."""
     draft_of: Int32 | None = None
     """int32 [N]: the index of the draft that each attempt was made from; -1 for none."""
+    outcome: Float64 | None = None
+    """float64 [N]: how right each rollout is, where `rewards` have terms in them; None: the rewards."""
+    terms: Mapping[str, Float64] = field(default_factory=dict)
+    """float64 [N] by name: the known terms of `reward.terms`, before their weights."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """By term: what one unit of it is worth, in rewards."""
 
     @property
     def size(self) -> int:
         """N."""
         return len(self.rewards)
+
+    @property
+    def beside(self) -> Float64:
+        """float64 [N]: the sum of w (t - mean t) over the terms, of which there is one at least."""
+        return weighted({name: values - values.mean() for name, values in self.terms.items()}, self.weights)
 
 
 class ObjectiveConfig(BaseModel):
@@ -102,6 +113,10 @@ class Objective(ABC):
     may name another one that samples nothing. Evaluations use `direct` unless the config names a scaffold."""
     stages: ClassVar[tuple[str, ...]] = ()
     """Stages that come with it, as `stages.own` names them, where that has none of the same name."""
+    terms: ClassVar[Literal["in_rewards", "beside", "own"]] = "in_rewards"
+    """What `reward.terms` are to it. `in_rewards`: its rewards are outcome + sum of w t; right where advantages are
+    linear in rewards, or go by their order. `beside`: its rewards are the outcome alone, and sum of w (t - mean t) is
+    added to its advantages; right where rewards are multiplied, as by diversity. `own`: it reads `group.terms`."""
     reads_rewards: ClassVar[bool] = True
     """Whether advantages depend on rewards. If not, none are asked for: they are unknown in the rows of metrics."""
     loss_defaults: ClassVar[Mapping[str, Any]] = {}
@@ -194,8 +209,11 @@ class Objective(ABC):
         findings: Mapping[str, Any] | None = None,
         drafts: Sequence[Draft] = (),
         draft_of: ArrayLike | None = None,
+        terms: Mapping[str, ArrayLike] | None = None,
+        weights: Mapping[str, float] | None = None,
     ) -> ScoredGroup:
-        """The group that `compute` sees, from plain arrays.
+        """The group that `compute` sees, from plain arrays. `rewards` are the outcomes, to which `terms` are added as
+        `Objective.terms` says.
 
         `degenerate` (bool [N]) marks rollouts that are no attempt; by default those whose label is in `degenerate_ids`
         (raw ids of a judge's answer; by default those of the config). `cross_logprobs` need `own_prompt`.
@@ -220,21 +238,29 @@ class Objective(ABC):
             findings=findings or {},
             drafts=tuple(drafts),
             draft_of=None if draft_of is None else np.asarray(draft_of, dtype=np.int32),
+            terms={name: finite(values, axes=1) for name, values in (terms or {}).items()},
+            weights=weights or {},
         )
         missing = [need for need in sorted(self.needs) if getattr(group, need, group.findings.get(need)) is None]
         if missing:
             raise ValueError(f"{type(self).__name__} needs {', '.join(missing)}, and got none")
         given_N = {"lengths": tokens, "outcomes": outcomes, "statements": statements, "cross_logprobs": crossed}
-        for name, given in given_N.items():
+        for name, given in (*given_N.items(), *group.terms.items()):
             if given is not None and len(given) != len(r):
                 raise ValueError(f"{len(r)} rewards need {len(r)} {name}, got {len(given)}")
-        return group
+        if self.terms != "in_rewards" or not group.terms:
+            return group
+        return replace(group, rewards=r + weighted(group.terms, group.weights), outcome=r)
 
     def valued(self, group: ScoredGroup) -> Float64:
-        """`compute`, checked: float64 [N]. Raises `ValueError` where they are not N finite numbers."""
+        """`compute`, checked, with the terms that stand beside it: float64 [N]. Raises `ValueError` where they are not
+        N finite numbers."""
         if not group.size:  # a scaffold that solves nothing
             return np.zeros(0)
-        return _finite_advantages(self, self.compute(group), group.size, "advantages")
+        found = _finite_advantages(self, self.compute(group), group.size, "advantages")
+        if self.terms != "beside" or not group.terms:
+            return found
+        return found + group.beside
 
     def valued_drafts(self, group: ScoredGroup) -> Float64 | None:
         """`compute_drafts`, checked: float64 [D], or None. Raises `ValueError` where they are not D finite numbers."""
@@ -245,6 +271,12 @@ class Objective(ABC):
 def _finite_advantages(objective: Objective, found: Float64, size: int, what: str) -> Float64:
     if found.shape != (size,) or not np.all(np.isfinite(found)):
         raise ValueError(f"{type(objective).__name__} must give {size} finite {what}, gave {found!r}")
+    return found
+
+
+def weighted(terms: Mapping[str, Float64], weights: Mapping[str, float]) -> Float64:
+    """The sum of w t over at least one term, float64 [N]. Raises `KeyError` for a term without a weight."""
+    found: Float64 = np.sum([weights[name] * values for name, values in terms.items()], axis=0)
     return found
 
 

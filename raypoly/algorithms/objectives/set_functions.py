@@ -93,6 +93,7 @@ class SetObjective(Objective):
 
     Config = SetConfig
     config: SetConfig
+    terms = "beside"
 
     @abstractmethod
     def score(self, sets: Sets) -> Float64:
@@ -143,6 +144,7 @@ class ClosedFormObjective(Objective):
     """An objective over all sets of labelled rollouts in closed form, of one group or of many at once."""
 
     needs = frozenset({"labels"})
+    terms = "beside"
 
     @abstractmethod
     def compute_groups(self, rewards_BN: Float64, labels_BN: Int32, degenerate_BN: Bool) -> Float64:

@@ -35,6 +35,7 @@ class UniquenessAware(GRPO):
     Config = UniquenessAwareConfig
     config: UniquenessAwareConfig
     needs = frozenset({"labels"})
+    terms = "beside"
 
     def compute(self, group: ScoredGroup) -> Float64:
         assert group.labels is not None

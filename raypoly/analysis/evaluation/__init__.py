@@ -5,6 +5,6 @@
 `workflows/model_evaluation.py` drives it.
 """
 
-from raypoly.analysis.evaluation.evaluation_config import evaluation_config
+from raypoly.analysis.evaluation.evaluation_config import check_files, evaluation_config
 
-__all__ = ["evaluation_config"]
+__all__ = ["check_files", "evaluation_config"]

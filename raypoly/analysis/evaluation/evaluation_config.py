@@ -38,7 +38,9 @@ from raypoly.core.gguf_models import GgufModel
 from raypoly.core.settings import load_of
 from raypoly.data.preparing.candidates import Candidate
 from raypoly.data.preparing.prepare_config import SamplingConfig, SourceConfig
+from raypoly.data.preparing.sources import load_sources
 from raypoly.data.templates import encode_prompts, load_template, load_tokenizer, prompt_maker
+from raypoly.planning.model_shape import require_whole
 from raypoly.run.run_identity import is_model_config
 
 _NONE = "none"  # the template of prompts that problems have
@@ -143,8 +145,15 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", last).strip("-.") or "unnamed"
 
 
-def weights_digest(folder: Path) -> str:
-    """SHA-256, hex, over weights, config and tokenizer of a model's folder. Raises `UsageError` if it is none."""
+def check_files(config: ModelEvaluationConfig) -> None:
+    """Raise `UsageError` for a model's folder or a file of problems that can't be used."""
+    if config.model.path is not None and (folder := Path(config.model.path).expanduser()).is_dir():
+        _require_model(folder)
+    if config.problems.path is not None:
+        load_sources({"problems": config.problems})
+
+
+def _require_model(folder: Path) -> None:
     try:
         values = json.loads((folder / "config.json").read_bytes())
     except (OSError, ValueError) as error:
@@ -152,9 +161,13 @@ def weights_digest(folder: Path) -> str:
     if not is_model_config(values):
         what = "a run's folder: --run takes it, and --model takes its folder model" if "train" in values else "no model"
         raise UsageError(f"--model {folder} is {what}.")
+    require_whole(folder, f"--model {folder}")
+
+
+def weights_digest(folder: Path) -> str:
+    """SHA-256, hex, over weights, config and tokenizer of a model's folder. Raises `UsageError` if it is none."""
+    _require_model(folder)
     files = [file for file in sorted(folder.iterdir()) if file.suffix in (*_WEIGHTS, *_OTHERS) and file.is_file()]
-    if not any(file.suffix in _WEIGHTS for file in files):
-        raise UsageError(f"--model {folder} has a config and no weights (*.safetensors or *.bin).")
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.name} {file_sha256(file)}\n".encode())

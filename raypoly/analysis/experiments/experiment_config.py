@@ -4,6 +4,7 @@
       grpo: {objective.name: grpo}
       poly_epo_floor: {objective.name: poly_epo, objective.floor: 0.1, steps: 20, seeds: [0]}
       longer: {after: grpo, steps: 40}                    # begins with the weights of grpo, of the same seed
+      short: {sweep: {reward.terms.length.weight: [0, 0.1]}}       # two arms, short-0 and short-0.1
 
 Every mistake is a `UsageError` of one sentence.
 """
@@ -132,6 +133,19 @@ class ArmConfig(Section):
         return (*(still if self.steps == 0 else ()), "evaluate.every=0")
 
 
+def _swept(name: str, arm: Any) -> Iterator[tuple[str, Any]]:
+    """The arms of one with `sweep: {KEY: [VALUE, ...]}`; the arm itself where it has none."""
+    if not isinstance(arm, Mapping) or "sweep" not in arm:
+        yield name, arm
+        return
+    rest, sweep = {key: value for key, value in arm.items() if key != "sweep"}, arm["sweep"]
+    pairs = list(sweep.items()) if isinstance(sweep, Mapping) else []
+    if len(pairs) != 1 or not isinstance(pairs[0][1], list) or not pairs[0][1] or pairs[0][0] in rest:
+        raise ValueError(f"arm {name}: sweep is one key that the arm does not set, with values: {{train.lr: [1, 2]}}")
+    ((key, values),) = pairs
+    yield from ((f"{name}-{value}", {**rest, key: value}) for value in values)
+
+
 class PrimaryConfig(Section):
     """The one claim that an experiment is made for, declared before it runs."""
 
@@ -157,6 +171,18 @@ class ExperimentConfig(Section):
     primary: PrimaryConfig | None = Field(
         None, description="What is claimed, before all else and apart from it: `{measure: pass@64, against: grpo}`."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_sweep_is_an_arm_for_each_value(cls, given: Any) -> Any:
+        arms = given.get("arms") if isinstance(given, Mapping) else None
+        if not isinstance(arms, Mapping):
+            return given
+        pairs = [pair for name, arm in arms.items() for pair in _swept(str(name), arm)]
+        names = [name for name, _ in pairs]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"there are two arms {twice[0]}: one of them comes from a sweep")
+        return {**given, "arms": dict(pairs)}
 
     @model_validator(mode="after")
     def _every_key_has_one_owner(self) -> ExperimentConfig:

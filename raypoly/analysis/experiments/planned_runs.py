@@ -1,7 +1,7 @@
 """The runs of an experiment, each checked before anything starts, or taken from a results.json of another folder.
 
 runs = plan_runs(experiment, out, ["scorer.workers=1"])
-runs, at_once = take_results(runs, [Path("docs/results-objectives.json")], print)
+runs, at_once = take_results(runs, [Path("docs/results/objectives.json")], print)
 for remark in check_runs(runs, at_once=1): print(remark)
 """
 
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from raypoly.core.config_keys import dotted_values
 from raypoly.core.errors import CorruptData, UsageError
 from raypoly.planning import preflight
 from raypoly.planning.devices import FreeResources, this_machine
+from raypoly.planning.run_config import ProblemReader, load_run_config
 from raypoly.run.crash import CONFIG_KEY
 from raypoly.run.run_files import RunFiles, is_finished
 from raypoly.run.run_identity import RunDirectory, resolve_run
@@ -141,8 +143,12 @@ class PlannedRun:
         if self.arm_config.folders:  # what is in these folders is part of the run, and known once they are finished
             if not all(run.finished for run in self.before):
                 return False
-            directory = resolve_run(settings.load(self.base, self.overrides, _silent))
+            directory = self._directory_after
         return is_finished(resolve_run(directory.config)) and (self.arm_config.is_training or self.found is not None)
+
+    @cached_property
+    def _directory_after(self) -> RunDirectory:
+        return resolve_run(load_run_config(self.base, self.overrides))
 
     @property
     def lets_on(self) -> bool:
@@ -161,12 +167,13 @@ def plan_runs(experiment: ExperimentConfig, out: Path, given: Sequence[str]) -> 
     settings.load(experiment.config, given, _silent)  # what is wrong with these is no arm's fault
     wrong: dict[str, list[str]] = {}
     runs: dict[tuple[str, int], PlannedRun] = {}
+    reader = ProblemReader()
     for arm in experiment.in_order:
         for seed in experiment.seeds_of(arm):
             before = [runs[other, seed] for other in experiment.arms[arm].after if (other, seed) in runs]
             if len(before) == len(experiment.arms[arm].after):  # else what is wrong with that one is said of it
                 with _noted(wrong, arm):
-                    runs[arm, seed] = _plan_run(experiment, out, given, arm, seed, before)
+                    runs[arm, seed] = _plan_run(experiment, out, given, arm, seed, before, reader)
     _raise(wrong, len(experiment.arms))
     seeds = {arm: experiment.seeds_of(arm) for arm in experiment.arms}
     most = max(map(len, seeds.values()))
@@ -218,6 +225,7 @@ def _plan_run(
     arm: str,
     seed: int,
     before: Sequence[PlannedRun],
+    reader: ProblemReader,
 ) -> PlannedRun:
     place, its = out / f"{arm}-s{seed}", experiment.arms[arm]
     folders = {run.arm: run.place for run in before}
@@ -232,8 +240,8 @@ def _plan_run(
                 f"{place} began with {run.name} after {had} steps, and train.steps={run.steps} are asked of that one "
                 "now: give the longer arm, and those after it, other names."
             )
-    known = overrides if all(run.finished for run in before) else _checkable(its, overrides)
-    directory = resolve_run(settings.load(experiment.config, known, _silent))
+    checkable = overrides if all(run.finished for run in before) else _checkable(its, overrides)
+    directory = resolve_run(load_run_config(experiment.config, checkable, reader=reader))
     keys = (*(() if its.is_training else its.words), *its.overrides({}), *seeds, *given, *its.follows)
     run = PlannedRun(arm, seed, place, experiment.config, overrides, directory, arm_config=its, before=tuple(before))
     if (done := _steps_done(place)) > run.steps:

@@ -2,7 +2,7 @@
 
     result = read_result("grpo", 0, "", 80, Path("out/grpo-s0"))
     result.after["8"]; result.after["strategies"]; result.step_seconds
-    ResultsFile.read(Path("docs/results-collapse.json"), "--pilot").runs
+    ResultsFile.read(Path("docs/results/collapse.json"), "--pilot").runs
 
 A command that is no training leaves a `CommandResult` beside it: the named numbers that it found.
 """
@@ -20,7 +20,6 @@ from typing import Any, Self
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
-from scipy import stats
 
 from raypoly.analysis.metrics.pass_at_k import STRATEGY_DRAWS, Select, expected_distinct, pass_at_k
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
@@ -167,6 +166,8 @@ def sampling_variance(numbers: EvaluationNumbers | None, measure: str) -> float 
     counts = _known(numbers)
     if measure == STRATEGIES or counts is None or any(counts.blocks) or problem_values(numbers, measure) is None:
         return None
+    from scipy import stats  # takes a second, which a run's own page does without
+
     values = {n: np.array([pass_at_k(n, hits, int(measure)) for hits in range(n + 1)]) for n in set(counts.samples)}
     found = []
     for samples, correct in zip(counts.samples, counts.correct, strict=True):

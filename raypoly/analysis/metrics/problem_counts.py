@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import pyarrow as pa
@@ -38,7 +38,7 @@ Counts = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class GroupOutcomes:
-    """What a group's verdicts say; each field [N]."""
+    """What a group's verdicts say; each field [N] but `parts`."""
 
     statuses: tuple[str, ...]
     strategies: tuple[str | None, ...]
@@ -46,22 +46,27 @@ class GroupOutcomes:
     structural: tuple[int, ...] | None = None
     """By structure, 0: degenerate; None without evidence."""
     rewards: tuple[float, ...] | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """The group's numbers of the stage `reward`, by the names that they have in metrics; no [N]."""
 
     @classmethod
-    def of(cls, verdicts: Sequence[Verdict], rewards: Iterable[float] | None) -> Self:
+    def of(
+        cls, verdicts: Sequence[Verdict], rewards: Iterable[float] | None, parts: Mapping[str, float] | None = None
+    ) -> Self:
         labels = structural_labels(verdicts)
         return cls(
             tuple(verdict.status for verdict in verdicts),
             tuple(None if verdict.evidence is None else verdict.evidence.strategy for verdict in verdicts),
             None if labels is None else labels.strategies,
             None if rewards is None else tuple(map(float, rewards)),
+            {f"reward/{name}": value for name, value in (parts or {}).items()},
         )
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
         """From the values of `row`."""
         structural, rewards = (None if row[name] is None else tuple(row[name]) for name in ("structural", "rewards"))
-        return cls(tuple(row["statuses"]), tuple(row["strategies"]), structural, rewards)
+        return cls(tuple(row["statuses"]), tuple(row["strategies"]), structural, rewards, row.get("parts", {}))
 
     @property
     def row(self) -> dict[str, Any]:

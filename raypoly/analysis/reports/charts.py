@@ -1,8 +1,8 @@
 """Charts of a run and of arms: rewards, pass@k and strategies over the steps, coverage by k, and what steps waited for.
 
-draw_run(run)                                             # PNG; the same panels for a page: run_panels(run)
+draw_run(run)                                             # PNG; the same panels for a paper: run_panels(run)
 draw_experiment("mine", compare_arms(results))            # PNG
-comparison_panels(compare_runs(runs), comparisons)        # for a page on several runs
+comparison_panels(compare_runs(runs), comparisons)        # for a notebook on several runs
 
 A line of an arm is the mean of its runs, a band their range.
 """
@@ -29,7 +29,7 @@ from raypoly.run.run_files import RunFiles
 Curve = Sequence[tuple[int, float]]
 """(step, value) of a run."""
 Style = Mapping[str, Any]
-"""Colour and line of an arm, as matplotlib takes them; its name is the `label`, or `gid` without one in the legend."""
+"""Colour and line of an arm, as matplotlib takes them; its name is the `label`."""
 _SHADES = (figures.MIDDLE_BLUE, figures.GREEN, figures.ORANGE, figures.PINK, figures.PURPLE, figures.DARK_BLUE)
 _WAIT_COLOURS = dict(zip(WAITS, (*_SHADES, figures.GREY), strict=True))
 _MOST_BARS = 60  # with more steps than this, neighbouring steps share a bar, which shows their mean
@@ -123,7 +123,7 @@ def _agreement_over_steps(axes: Axes, points: Curve) -> None:
     style: dict[str, Any] = {"linestyle": ":", "linewidth": 1, "marker": "D", "markersize": 4, "color": figures.PINK}
     name = "the judge's agreement with gold groups"
     right = axes.twinx()
-    right.plot(*zip(*points, strict=True), gid=name, **style)
+    right.plot(*zip(*points, strict=True), **style)
     right.set_ylabel(name, color=figures.PINK)
     right.set_ylim(min(0.0, *(value for _, value in points)), 1.02)
     right.tick_params(axis="y", colors=figures.PINK)
@@ -152,7 +152,7 @@ def _evaluated(axes: Axes, evaluations: Rows, key: str, label: str, line: str = 
     ):
         points = _points([each for each in evaluations if each["split"] == split], key)
         if points:
-            axes.plot(*zip(*points, strict=True), gid=f"{label}, {split}", **{**own, **style, **entry})
+            axes.plot(*zip(*points, strict=True), **{**own, **style, **entry})
             entry = {}
 
 
@@ -166,9 +166,8 @@ def _raw_and_smooth(axes: Axes, points: Curve, colour: str, label: str) -> None:
     if not points:
         return
     steps, values = zip(*points, strict=True)
-    axes.plot(steps, values, color=colour, alpha=0.25, linewidth=1, gid=label)
-    smooth = f"{label}: mean of {figures.SMOOTHING}"
-    axes.plot(steps, figures.running_mean(values), color=colour, linewidth=1.6, label=label, gid=smooth)
+    axes.plot(steps, values, color=colour, alpha=0.25, linewidth=1)
+    axes.plot(steps, figures.running_mean(values), color=colour, linewidth=1.6, label=label)
 
 
 def _mean_step(axes: Axes, rows: Rows) -> None:
@@ -238,7 +237,7 @@ def experiment_panels(comparison: ArmComparison) -> dict[str, Panel]:
         ]
 
     judged = curves("strategies_correct_judged", linestyle=":")
-    dotted = [({**style, "label": None, "gid": f"{style['label']}, judged"}, found) for style, found in judged]
+    dotted = [({**style, "label": None}, found) for style, found in judged]
     correct = [*curves("strategies_correct"), *dotted]
     frontier = {"frontier": Panel(_FRONTIER, partial(_frontier, **known))} if _validated(comparison) else {}
     return frontier | {
@@ -359,8 +358,7 @@ def _mean_and_range(axes: Axes, spreads: Mapping[int, SeedSpread], style: Style)
     axes.plot(places, [spread.mean for spread in found], linewidth=1.5, **style)
     if max(spread.count for spread in found) > 1:
         low, high = [spread.low for spread in found], [spread.high for spread in found]
-        colour, name = style["color"], style.get("gid") or style["label"]
+        colour = style["color"]
         axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
-        # the edges are lines too: a table of the chart's numbers reads lines
-        for edge, values in (("least", low), ("most", high)):
-            axes.plot(places, values, color=colour, alpha=0.3, linewidth=0.5, gid=f"{name}, {edge}")
+        for values in (low, high):
+            axes.plot(places, values, color=colour, alpha=0.3, linewidth=0.5)

@@ -25,7 +25,8 @@ from raypoly.analysis.experiments.compared_runs import ComparedRun, compare_runs
 from raypoly.analysis.experiments.run_result import measure_name
 from raypoly.analysis.reports.charts import comparison_panels
 from raypoly.analysis.reports.comparison_tables import comparison_parts, comparison_tables
-from raypoly.analysis.reports.figures import named_panels, write_figures
+from raypoly.analysis.reports.figures import draw_grid, named_panels, write_figures
+from raypoly.analysis.reports.metric_charts import Charts, arm_charts
 from raypoly.analysis.reports.pages import html_page, render
 from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser, sample_rollouts
 from raypoly.analysis.reports.run_table import later_table
@@ -51,7 +52,8 @@ def show_comparison(files: Sequence[RunFiles], out: Path, console: Console, figu
     compared = compare(files)
     files_of = compared.readable
     samples = {name: sample_rollouts(run, MOST // len(files_of)) for name, run in files_of.items()}
-    page = html_page(f"raypoly: {compared.title}", _body(compared, rollout_browser(samples)))
+    numbers = arm_charts((run.result.arm, run.files) for run in compared.runs if not run.result.trouble)
+    page = html_page(f"raypoly: {compared.title}", _body(compared, rollout_browser(samples), numbers))
     write_output(out, page.encode())
     table = _runs_table(compared.runs)
     console.print(replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows]))
@@ -100,7 +102,7 @@ class RunComparison:
         )
 
     def _repr_html_(self) -> str:
-        return _body(self, rollouts="")
+        return _body(self)
 
 
 def compare(runs: Iterable[RunFiles | str | Path]) -> RunComparison:
@@ -148,13 +150,17 @@ def _sentence(each: MeasuredDifference) -> str:
     return f"{ends}; the 95 % interval is {interval_text(interval, '+')}.{holds}"
 
 
-def _body(compared: RunComparison, rollouts: Markup | str) -> Markup:
+def _body(compared: RunComparison, rollouts: Markup | str = "", numbers: Charts | None = None) -> Markup:
+    # a notebook takes no scripts, and a picture for charts
     comparisons = [each for each in compared.comparisons if any(arm.runs for arm in each.arms)]
     return render(
         "comparison.html",
         title=compared.title,
         runs=_runs_table(compared.runs),
-        panels=comparison_panels(compared.runs, compared.comparisons),
+        numbers=numbers,
+        picture=None
+        if numbers
+        else draw_grid("", {"": comparison_panels(compared.runs, compared.comparisons)}, columns=3),
         sentences=compared.sentences,
         # without the sentences on pairs, which the page has above
         parts=[_shown(part) for each in comparisons for _, part in comparison_parts(each)],

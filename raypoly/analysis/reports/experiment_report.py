@@ -1,7 +1,7 @@
 """An experiment's report: results.json, table.md and figure.png, and the same within a page of yours.
 
 write_experiment_report(experiment, out, runs, at_once=1)
-write_into_page(experiment, Path("docs/results.md"), out)
+write_into_page(experiment, Path("docs/results/mine.md"), out)
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def page_with_place(experiment: ExperimentConfig, page: Path) -> str:
 
 def write_into_page(experiment: ExperimentConfig, page: Path, out: Path) -> None:
     """Write the tables into the page, and figure and numbers beside it. Raises `StorageError`."""
-    picture = page.with_name(f"{page.stem}-{experiment.name}.png")
+    picture = page.with_name(f"{experiment.name}.png")
     table = (out / TABLE).read_text().replace(f"]({FIGURE})", f"]({picture.name})")
     text = fill_place(page_with_place(experiment, page), _PLACE, experiment.name, table, str(page))
     if f"]({picture.name})" in table:
         write_output(picture, (out / FIGURE).read_bytes())
-    write_output(page.with_name(f"{page.stem}-{experiment.name}.json"), (out / RESULTS).read_bytes())
+    write_output(page.with_name(f"{experiment.name}.json"), (out / RESULTS).read_bytes())
     write_output(page, text.encode())
 
 

@@ -1,6 +1,6 @@
-"""Panels: their colours, axes and legends; how they become pictures of a page, and files for a paper.
+"""Panels: their colours, axes and legends; how they become a picture, and files for a paper.
 
-png, numbers = drawn(Panel("reward over the steps", draw))          # one panel alone, and its numbers
+png = draw_grid("mine", {"": [Panel("reward over the steps", draw)]}, columns=1)
 write_figures(Path("figures"), {"coverage": panel}, {"results": table})
 
 A paper's files are one column wide, with text of 7 pt or more: do not scale them down. The same drawing gives the same
@@ -21,7 +21,6 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.container import BarContainer
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
@@ -61,14 +60,6 @@ class Panel:
     draw: Callable[[Axes], None]
 
 
-def drawn(panel: Panel) -> tuple[bytes, ReportTable]:
-    """The panel alone as PNG, and its numbers as a table."""
-    with matplotlib.rc_context(_PAGE):
-        drawing = _new_figure(5.4, 4.9, dpi=130)
-        axes, _ = _draw(panel, drawing)
-        return _saved(drawing, "png"), _numbers(axes)
-
-
 def draw_grid(title: str, parts: Mapping[str, Sequence[Panel]], columns: int) -> bytes:
     """PNG of parts below each other, each a name and its panels in so many columns."""
     heights = [-(-len(panels) // columns) for panels in parts.values()] or [1]
@@ -98,32 +89,6 @@ def _draw(panel: Panel, part: FigureBase, room: int = 72) -> tuple[Axes, int]:
     columns = max(1, min(4, room // (max(map(len, labels)) + _HANDLE)))
     part.legend(handles, wrapped, loc="outside lower center", ncols=columns, frameon=False)
     return axes, -(-sum(label.count("\n") + 1 for label in wrapped) // columns)
-
-
-def _numbers(axes: Axes) -> ReportTable:
-    # A column for each line and kind of bar of the figure, by its gid or label; a row for each horizontal place.
-    series: dict[str, dict[float, float]] = {}
-    for each in axes.figure.axes:
-        line: Any
-        for line in each.lines:
-            points = zip(line.get_xdata(), line.get_ydata(), strict=True)
-            series.setdefault(line.get_gid() or line.get_label(), {}).update(points)
-        bars: Any
-        for bars in filter(_are_upright, each.containers):
-            points = zip((patch.get_x() for patch in bars.patches), bars.datavalues, strict=True)
-            series.setdefault(bars.get_label(), {}).update(points)
-    # matplotlib names what has no label `_child0`
-    known = {name: points for name, points in series.items() if points and not name.startswith("_")}
-    places = sorted({place for points in known.values() for place in points})
-    rows = [
-        (f"{place:g}", *(f"{points[place]:.3f}" if place in points else "" for points in known.values()))
-        for place in places
-    ]
-    return ReportTable((axes.get_xlabel(), *known), rows)
-
-
-def _are_upright(bars: object) -> bool:
-    return isinstance(bars, BarContainer) and bars.orientation == "vertical"
 
 
 def write_figures(folder: Path, panels: Mapping[str, Panel], tables: Mapping[str, ReportTable]) -> list[Path]:

@@ -1,7 +1,7 @@
 """Pages: HTML from the templates beside this module, and places in Markdown pages that somebody else writes.
 
 page = html_page("raypoly: mine", render("run.html", run=run, ...))
-page = fill_place(page, "experiment", "objectives", tables, "docs/results.md")
+page = fill_place(page, "experiment", "objectives", tables, "docs/results/objectives.md")
 
 Every text that a template of HTML shows passes `raypoly.core.text.visible` and is escaped, in attributes too. So what a
 model, a judge or a user wrote can't become markup, and hides nothing.
@@ -23,12 +23,13 @@ from raypoly.core.text import visible
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _END = "<!-- end -->"
+_LICENCE = "uplot/LICENSE"  # of what follows it, which asks for it in every copy
+_SCRIPTS = (_LICENCE, "uplot/uPlot.iife.min.js", "rollout_browser.js", "charts.js")
+_STYLES = ("uplot/uPlot.min.css", "page.css")
 
 
 @cache
 def _environment() -> Environment:
-    from raypoly.analysis.reports.figures import drawn  # brings matplotlib
-
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=select_autoescape(["html"]),
@@ -38,7 +39,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"base64": _base64, "drawn": drawn, "sha256": _sha256}
+    made.filters |= {"base64": _base64, "sha256": _sha256}
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
     return made
 
@@ -53,11 +54,19 @@ def render(template: str, **values: Any) -> Markup:
     return Markup(_environment().get_template(template).render(values))
 
 
-def html_page(title: str, body: Markup) -> str:
-    """A page in one file. Its policy forbids all requests, and all scripts but the browser of rollouts."""
-    # Markup: these two are the project's own files, and their hashes have to be those of the very text
-    script, style = (Markup((_TEMPLATES / name).read_text("utf-8")) for name in ("rollout_browser.js", "page.css"))
-    return render("page.html", title=title, body=body, script=script, style=style)
+def html_page(title: str, body: Markup, live: str = "") -> str:
+    """A page in one file. Its policy forbids all scripts but its own, and all requests.
+
+    `live`: of a page that follows a run, which of its states this is; it may ask its own server.
+    """
+    # Markup: these are the project's own files, and their hashes have to be those of the very text
+    script, style = (Markup("\n".join(map(_part, names))) for names in (_SCRIPTS, _STYLES))
+    return render("page.html", title=title, body=body, script=script, style=style, live=live)
+
+
+def _part(name: str) -> str:
+    text = (_TEMPLATES / name).read_text("utf-8")
+    return f"/* {text.strip()} */" if name == _LICENCE else text
 
 
 def _base64(data: bytes) -> str:

@@ -64,9 +64,9 @@ _FACTS = ("role", "slot", "place", "parent", "tokens", "cut", "made", *_NOTHING)
 @dataclass(frozen=True)
 class RolloutSample:
     rows: Rows
-    """`problem, prompt, text, status, detail, strategy, label, advantage, step, source`; None where unknown. `label` is
-    the judge's, `source` "training" or the evaluation's split. Steps with drafts have `draft_facts`, evaluations by
-    several scaffolds `scaffold`."""
+    """`problem, statement, prompt, text, status, detail, strategy, label, advantage, step, source`; None where unknown.
+    `label` is the judge's, `source` "training" or the evaluation's split. Steps with drafts have `draft_facts`,
+    evaluations by several scaffolds `scaffold`."""
     said: Sequence[str]
     """How they were taken."""
 
@@ -109,7 +109,8 @@ def sample_rollouts(run: RunFiles, most: int) -> RolloutSample:
     said: list[str] = []
     decode = _decoder(run.store, said)
     rows = [*_of_evaluation(run, most, said), *_of_training(run, most, said)]
-    return RolloutSample([_named(row, decode) for row in rows], said)
+    named = (_named(row, decode) for row in rows)
+    return RolloutSample([{**row, "statement": run.statements.get(row["problem"], "")} for row in named], said)
 
 
 def _of_evaluation(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str, Any]]:

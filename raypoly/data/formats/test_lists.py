@@ -229,7 +229,7 @@ def _checked(source: Any, name: str) -> Tests:
 def _asked_value(it: _Row, known_as: str, question: str, answer: Any) -> Problem:
     """A row that asks for a value, and no program."""
     text = answer.strip() if isinstance(answer, str) else repr(answer)
-    if "\n" in text or len(text) > _LONGEST_ANSWER:
+    if not text or "\n" in text or len(text) > _LONGEST_ANSWER:
         raise ValueError("answer: neither tests of programs nor a value of one short line")
     suite = TestSuite("answer", text)
     prompt = f"{question.strip()}\n\n{ASKED}" if question.strip() else ""

@@ -21,6 +21,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from raypoly.core.config import ProblemsConfig
 from raypoly.core.errors import UsageError
@@ -43,7 +44,7 @@ class Profile:
 
     name: str
     share: float
-    """Of the problems of each split."""
+    """Of the problems of each split, unless `problems.budgets` is `drawn`."""
     survivors: frozenset[str]
     """The strategies whose plain solutions fit."""
 
@@ -56,16 +57,24 @@ PROFILES = (
     Profile("flat", 0.30, frozenset({"for", "while", "comprehension"})),
     Profile("stack", 0.10, _EVERY - {"recursion"}),
 )
+SHARES = tuple(profile.share for profile in PROFILES)
 FREE = Profile("free", 1.0, _EVERY)
 """Control experiment: no budget."""
 
 
-def draw_profiles(count: int, rng: random.Random) -> list[Profile]:
+def draw_profiles(count: int, rng: random.Random, shares: Sequence[float] = SHARES) -> list[Profile]:
     """In random order, each as often as its share says (to within one)."""
-    edges = [round(count * sum(p.share for p in PROFILES[: i + 1])) for i in range(len(PROFILES))]
+    edges = [round(count * sum(shares[: i + 1])) for i in range(len(PROFILES))]
     drawn = [profile for i, profile in enumerate(PROFILES) for _ in range(edges[i] - (edges[i - 1] if i else 0))]
     rng.shuffle(drawn)
     return drawn
+
+
+def drawn_shares(seed: int) -> list[float]:
+    """Of `PROFILES`, uniform among all that add up to 1."""
+    rng = random.Random(derive(seed, "puzzle budget shares"))
+    edges = [0.0, *sorted(rng.random() for _ in PROFILES[1:]), 1.0]
+    return [high - low for low, high in pairwise(edges)]
 
 
 def _step_budget(puzzle: Puzzle, elements: int, kept: int) -> int:
@@ -136,9 +145,10 @@ def load_puzzles(config: ProblemsConfig) -> ProblemSet:
     """
     parts = split_by_seed(all_puzzles(), config, "puzzle split", "puzzles")
     splits: dict[Split, Sequence[Problem]] = {}
+    shares = drawn_shares(config.seed) if config.budgets == "drawn" else SHARES
     for name, members in parts.items():
         rng = random.Random(derive(config.seed, "puzzle budgets", name))
-        profiles = draw_profiles(len(members), rng) if config.budgets else [FREE] * len(members)
+        profiles = draw_profiles(len(members), rng, shares) if config.budgets else [FREE] * len(members)
         splits[name] = [_problem(p, profile, config.seed) for p, profile in zip(members, profiles, strict=True)]
     rows = [
         [name, p.id, p.prompt, p.entry_point, p.tests.hash, p.prelude, p.answer, p.prefix]

@@ -1,4 +1,4 @@
-"""Does a part keep its contract: an objective, reward, loss, group stage, judge or scaffold of yours?
+"""Does a part keep its contract: an objective, reward, term, loss, group stage, judge or scaffold of yours?
 
     def test_mine() -> None:
         check("my_module:MyObjective", set_size=4)          # AssertionError, with the table of what was tried
@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, NamedTuple
 from unittest import SkipTest
 
@@ -24,18 +25,21 @@ from rich.table import Table
 
 from raypoly.core.errors import MissingKey, MissingPackage, UsageError
 from raypoly.core.plugins import load_plugin
-from raypoly.integrations.contract_checks.comparing import short
-from raypoly.integrations.contract_checks.contract import (
-    CHECKS,
-    KINDS,
-    Breach,
-    Check,
-    Trial,
-    Untried,
-    contract_of,
-)
+from raypoly.integrations.contract_checks.comparing import Breach, Untried, short
+from raypoly.integrations.contract_checks.contract import Contract
 
 __all__ = ["KINDS", "Report", "check", "checks_of", "contract_of", "report"]
+
+_HERE = "raypoly.integrations.contract_checks"
+KINDS: Mapping[str, str] = {
+    "objective": f"{_HERE}.estimator_contracts:ObjectiveContract",
+    "reward": f"{_HERE}.estimator_contracts:RewardContract",
+    "term": f"{_HERE}.estimator_contracts:TermContract",
+    "loss": f"{_HERE}.estimator_contracts:LossContract",
+    "stage": f"{_HERE}.group_contracts:StageContract",
+    "judge": f"{_HERE}.group_contracts:JudgeContract",
+    "scaffold": f"{_HERE}.group_contracts:ScaffoldContract",
+}
 
 
 class Result(NamedTuple):
@@ -70,58 +74,62 @@ def check(thing: Any, kind: str | None = None, **params: Any) -> None:
     `thing`: a short name, `package.module:Name`, a class or function. `kind`: of `KINDS`, where a name has several.
     Raises `UsageError` for anything else, and for wrong parameters.
     """
-    found = report(thing, kind, params)
+    found, out = report(thing, kind, params), io.StringIO()
     if found.breaches:
-        out = io.StringIO()
         found.print_to(Console(file=out, width=100))
         raise AssertionError(f"\n{out.getvalue()}")
 
 
 def checks_of(thing: Any, kind: str | None = None, **params: Any) -> Sequence[Callable[[], None]]:
     """Each check by itself: it raises `AssertionError`, or `SkipTest` where it can't be made. Raises as `check`."""
-    trial = _trial(thing, kind, params)
-    return [_one(trial, each) for each in (*CHECKS, *trial.contract.own)]
+    return [_raising(each) for each in _trial(thing, kind, params).checks]
 
 
 def report(thing: Any, kind: str | None, params: Mapping[str, Any]) -> Report:
     """All checks of a part. Raises as `check`."""
     trial = _trial(thing, kind, params)
     name = thing if isinstance(thing, str) else getattr(thing, "__name__", repr(thing))
-    return Report(f"{trial.contract.kind} {name}", [_result(trial, each) for each in (*CHECKS, *trial.contract.own)])
+    return Report(f"{trial.kind} {name}", [_result(each) for each in trial.checks])
 
 
-def _one(trial: Trial, each: Check) -> Callable[[], None]:
+def contract_of(kind: str) -> type[Contract]:
+    """Raises `UsageError` for an unknown kind."""
+    contract: type[Contract] = load_plugin(kind, KINDS, "--as")
+    return contract
+
+
+def _raising(one: Callable[[], None]) -> Callable[[], None]:
+    @wraps(one)
     def run() -> None:
-        result = _result(trial, each)
+        result = _result(one)
         if result.state == "not tried":
             raise SkipTest(result.said)
         assert result.state == "holds", result.said
 
-    run.__name__ = each.name.replace(" ", "_")
     return run
 
 
-def _result(trial: Trial, each: Check) -> Result:
+def _result(one: Callable[[], None]) -> Result:
+    name = one.__name__.removeprefix("check_").replace("__", ", ").replace("_", " ")
     try:
-        each.run(trial)
+        one()
     except (Untried, MissingKey) as error:
-        return Result(each.name, "not tried", str(error).rstrip("."))
+        return Result(name, "not tried", str(error).rstrip("."))
     except Breach as error:
-        return Result(each.name, "broken", str(error))
+        return Result(name, "broken", str(error))
     except Exception as error:  # noqa: BLE001 - what a part raises where it may not is its breach
-        return Result(each.name, "broken", f"It raises {short(error)}; mend it.")
-    return Result(each.name, "holds")
+        return Result(name, "broken", f"It raises {short(error)}; mend it.")
+    return Result(name, "holds")
 
 
-def _trial(thing: Any, kind: str | None, params: Mapping[str, Any]) -> Trial:
+def _trial(thing: Any, kind: str | None, params: Mapping[str, Any]) -> Contract:
     contracts = [contract_of(name) for name in (KINDS if kind is None else [kind])]
     if isinstance(thing, str):
-        if named := [it for it in contracts if thing in it.known]:
-            contracts = named
+        named = [it for it in contracts if thing in it.known]
         if len(named) > 1:
-            raise UsageError(
-                f"{thing!r} is several things: say which by --as {' or --as '.join(it.kind for it in named)}."
-            )
+            kinds = " or --as ".join(it.kind for it in named)
+            raise UsageError(f"{thing!r} is several things: say which by --as {kinds}.")
+        contracts = named or contracts
         thing = _loaded(thing, {name: place for it in contracts for name, place in it.known.items()})
     elif not isinstance(thing, type) and hasattr(thing, "config") and not params:  # an instance
         thing, params = type(thing), thing.config.model_dump()
@@ -129,9 +137,9 @@ def _trial(thing: Any, kind: str | None, params: Mapping[str, Any]) -> Trial:
     if not fitting:
         whats = ", ".join(f"{it.kind} ({it.what})" for it in contracts)
         raise UsageError(f"{short(thing)} is none of these: {whats}.")
-    trial = Trial(fitting[0], thing, params)
+    trial = fitting[0](thing, params)
     try:
-        importlib.import_module(fitting[0].package)
+        importlib.import_module(trial.package)
         trial.make()
     except ModuleNotFoundError as error:
         raise MissingPackage.of(error) or error from error

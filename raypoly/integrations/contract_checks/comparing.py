@@ -1,13 +1,62 @@
-"""Values of any kind side by side: plain ones, equal up to a tolerance, and shown in a line."""
+"""Values of any kind side by side, and the sentence of a breach."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+
+
+class Breach(Exception):
+    """A contract is broken; the text is one sentence."""
+
+
+class Untried(Exception):
+    """A check can't be made; the text is the reason."""
+
+
+def need(holds: Any, said: str, *values: Any, error: type[Exception] = Breach) -> None:
+    """Raise with the sentence unless it holds; `values`: what was given, and what in place of."""
+    if not holds:
+        raise error(said.rstrip(".") + (f"; it gave {', and not '.join(map(short, values))}." if values else "."))
+
+
+def need_same(got: Any, right: Any, said: str, tolerance: float = 0.0) -> None:
+    need(same(got, right, tolerance), said, got, right)
+
+
+def need_array(found: Any, dtype: type, size: int, of: str) -> None:
+    """An array of this dtype, [size], of finite numbers."""
+    said = f"{of} has to be a numpy array, {np.dtype(dtype)} [{size}]"
+    need(isinstance(found, np.ndarray) and found.dtype == dtype and found.shape == (size,), said, found)
+    need(np.all(np.isfinite(found)), f"{of} has to be finite", found)
+
+
+def need_json(value: Any, of: str) -> Any:
+    """The value as it comes back from JSON, which has to be the same."""
+    try:
+        kept = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        kept = error
+    need(same(value, kept), f"{of} has to be JSON values, with texts as keys and finite numbers", value)
+    return kept
+
+
+def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:
+    """Whether two values have equal plain ones, floats up to the tolerance. NaN equals NaN."""
+    left, right = plain_of(left), plain_of(right)
+    if isinstance(left, float) and isinstance(right, float):
+        near = math.isclose(left, right, rel_tol=tolerance, abs_tol=tolerance)
+        return near or (math.isnan(left) and math.isnan(right))
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(same(*pair, tolerance) for pair in zip(left, right, strict=True))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key], tolerance) for key in left)
+    return type(left) is type(right) and bool(left == right)
 
 
 def plain_of(value: Any) -> Any:
@@ -23,22 +72,6 @@ def plain_of(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(map(repr, value))
     return list(map(plain_of, value)) if isinstance(value, list | tuple) else value
-
-
-def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:
-    """Whether two values have equal plain ones, floats up to the tolerance. NaN equals NaN."""
-    return alike(plain_of(left), plain_of(right), tolerance)
-
-
-def alike(left: Any, right: Any, tolerance: float) -> bool:
-    if isinstance(left, float) and isinstance(right, float):
-        near = abs(left - right) <= tolerance * max(1.0, abs(left))
-        return left == right or near or (math.isnan(left) and math.isnan(right))
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(alike(*pair, tolerance) for pair in zip(left, right, strict=True))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(alike(left[key], right[key], tolerance) for key in left)
-    return type(left) is type(right) and bool(left == right)
 
 
 def short(value: Any) -> str:

@@ -1,101 +1,82 @@
 """A kind of part, a part on trial, and the checks of every kind.
 
-A new kind is a subclass of `Contract`, named in `KINDS`. A new check is a function of a `Trial` that raises `Breach`,
-with one sentence (`need`), in `CHECKS` or in its kind's `own`.
+A new kind is a subclass of `Contract`, named in `KINDS`. A new check is a method `check_what_holds` that raises
+`Breach`, with one sentence (`need`).
 """
 
 from __future__ import annotations
 
 import copy
-import json
 import os
 import pickle
 import random
+import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from raypoly.core.errors import UsageError
-from raypoly.core.plugins import load_plugin, parse_parameters
+from raypoly.core.plugins import parse_parameters
 from raypoly.integrations.by_value import pickler
-from raypoly.integrations.contract_checks.comparing import alike, plain_of, same, short
-from raypoly.integrations.contract_checks.other_process import call_elsewhere
+from raypoly.integrations.contract_checks.comparing import Breach, Untried, need, need_same, plain_of, same, short
 
-_HERE = "raypoly.integrations.contract_checks"
-KINDS: Mapping[str, str] = {
-    "objective": f"{_HERE}.estimator_contracts:ObjectiveContract",
-    "reward": f"{_HERE}.estimator_contracts:RewardContract",
-    "loss": f"{_HERE}.estimator_contracts:LossContract",
-    "stage": f"{_HERE}.group_contracts:StageContract",
-    "judge": f"{_HERE}.group_contracts:JudgeContract",
-    "scaffold": f"{_HERE}.group_contracts:ScaffoldContract",
-}
-
-
-class Breach(Exception):
-    """A contract is broken; the text is one sentence."""
-
-
-class Untried(Exception):
-    """A check can't be made; the text is the reason."""
-
-
-class Check(NamedTuple):
-    name: str
-    run: Callable[[Trial], None]
-
-
-class Input(NamedTuple):
-    shown: str
-    """The input, for people."""
-    args: tuple[Any, ...]
-    """Of `Contract.answer`, after the part."""
+Inputs = Iterator[tuple[str, tuple[Any, ...]]]
+"""In words, and as arguments of `Contract.answer` after the part."""
 
 
 class TrialAnswer(NamedTuple):
-    sample: Input
+    shown: str
+    args: tuple[Any, ...]
+    given: Any
+    """The part's own object, which it may change later."""
     value: Any
-    plain: Any
-    """`plain_of` the value as it was given."""
+    """A copy."""
     error: BaseException | None
+    wrong: str
+    """What `right` said, or empty."""
     seconds: float
     spoilt: Sequence[str]
     """What the part changed: its input, or state of the process."""
 
 
 class Fault:
-    """Raises at every use, and notes it in `used`."""
+    """Raises at every use, and counts it in `uses`."""
 
-    def __init__(self, error: Exception, used: list[str]) -> None:
-        self.__dict__.update(error=error, used=used)
+    def __init__(self, error: Exception) -> None:
+        self.error, self.uses = error, 0
 
-    def __getattribute__(self, name: str) -> Any:
+    def use(self, *_: Any) -> Any:
+        self.uses += 1
+        raise self.error
+
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
-            return object.__getattribute__(self, name)
-        self.__dict__["used"].append(name)
-        raise self.__dict__["error"]
+            raise AttributeError(name)
+        self.use()
 
-    def _use(self, *_: Any) -> Any:
-        return Fault.__getattribute__(self, "use")
-
-    __len__ = __iter__ = __getitem__ = __contains__ = __bool__ = __float__ = _use
+    __len__ = __iter__ = __getitem__ = __contains__ = __bool__ = __float__ = use
 
 
-class Contract(Protocol):
-    """A kind of part. `build` makes one, which is asked for an `answer` to each of `samples`, the smallest first;
-    `right` raises `Breach` for a wrong one. `faulty` gives arguments of which one is a fault, and it in words.
-    `reordered` gives arguments with rollouts in another order, and what is then right; None where order may matter."""
+class Contract(ABC):
+    """A kind of part; an instance is a part on trial. `build` makes one, which is asked for an `answer` to each of
+    `samples`, the smallest first; `right` raises `Breach` for a wrong one. `faulty` gives arguments of which one is a
+    fault. `reordered` gives arguments with rollouts in another order, and what is then right; None where order may
+    matter."""
 
     kind: ClassVar[str]
     what: ClassVar[str]
-    key: ClassVar[str]
-    """The config key that names a part; `known` has short names."""
+    base: ClassVar[type]
     known: ClassVar[Mapping[str, str]]
+    """Short names."""
     package: ClassVar[str] = "numpy"
     seconds: ClassVar[float] = 1.0
     """The longest that an answer may take."""
@@ -105,221 +86,183 @@ class Contract(Protocol):
     """Whether instances go to other processes, and not only their class."""
     hint: ClassVar[str]
     """What to do where it raises."""
-    own: ClassVar[Sequence[Check]] = ()
+    inputs: ClassVar[Sequence[str]] = ()
+    """Arguments of `answer` in words; each in turn is a fault."""
 
-    def is_one(self, thing: Any) -> bool: ...
-    def samples(self, part: Any) -> Iterator[Input]: ...
+    def __init__(self, thing: Any, params: Mapping[str, Any]) -> None:
+        self.thing, self.params = thing, params
+
+    @classmethod
+    def is_one(cls, thing: Any) -> bool:
+        return isinstance(thing, type) and issubclass(thing, cls.base)
+
+    @abstractmethod
+    def samples(self, part: Any) -> Inputs: ...
+    @abstractmethod
     def answer(self, part: Any, *args: Any) -> Any: ...
+    @abstractmethod
     def right(self, value: Any, *args: Any) -> None: ...
-    def faulty(self, fault: Fault, *args: Any) -> Iterator[tuple[str, tuple[Any, ...]]]: ...
 
-    def build(self, thing: Any, params: Mapping[str, Any]) -> Any:
+    def build(self, params: Mapping[str, Any]) -> Any:
         """Raises `UsageError` for wrong parameters."""
-        return thing(parse_parameters(thing.Config, params, self.kind, thing.__name__))
+        return self.thing(parse_parameters(self.thing.Config, params, self.kind, self.thing.__name__))
 
-    def reordered(self, part: Any, value: Any, *args: Any) -> tuple[tuple[Any, ...], Any] | None:
+    def faulty(self, fault: Any, *args: Any) -> Inputs:
+        for place, what in enumerate(self.inputs):
+            yield what, (*args[:place], fault, *args[place + 1 :])
+
+    def reordered(self, value: Any, *args: Any) -> tuple[tuple[Any, ...], Any] | None:
         return None
 
     def essence(self, value: Any) -> Any:
-        """What must be equal after `reordered`."""
+        """What must be equal where the input is another."""
         return value
 
-
-class Trial:
-    """A part and its answers."""
-
-    def __init__(self, contract: Contract, thing: Any, params: Mapping[str, Any]) -> None:
-        self.contract, self.thing, self.params = contract, thing, params
+    @property
+    def checks(self) -> Sequence[Callable[[], None]]:
+        """Those of every kind first."""
+        kinds = reversed(type(self).__mro__)
+        return [getattr(self, name) for kind in kinds for name in vars(kind) if name.startswith("check_")]
 
     def make(self, **more: Any) -> Any:
-        return self.contract.build(self.thing, {**self.params, **more})
+        return self.build({**self.params, **more})
 
-    def ask(self, part: Any, sample: Input, seed: int = 0) -> TrialAnswer:
-        """The answer to a copy of the sample, with global random numbers from `seed`."""
-        given, value, error = copy.deepcopy(sample.args), None, None
-        random.seed(seed)
-        np.random.seed(seed)
+    def ask(self, part: Any, shown: str, args: tuple[Any, ...]) -> TrialAnswer:
+        """The answer to a copy of the arguments."""
+        copies, given, error, wrong = copy.deepcopy(args), None, None, ""
+        random.seed(0)  # so that who draws from global random numbers is told only that
+        np.random.seed(0)
         before, start = _process_state(), time.perf_counter()
         try:
-            value = self.contract.answer(part, *given)
+            given = self.answer(part, *copies)
         except (Exception, SystemExit) as raised:  # noqa: BLE001 - the report says what a part raised
             error = raised
         seconds, after = time.perf_counter() - start, _process_state()
         spoilt = [what for what, was in before.items() if was is not None and was != after[what]]
-        spoilt += [] if same(sample.args, given) else ["its input, where it may only change a copy"]
-        return TrialAnswer(sample, value, plain_of(value), error, seconds, spoilt)
+        spoilt += [] if same(args, copies) else ["its input, where it may only change a copy"]
+        try:
+            _ = error or self.right(given, *args)
+        except Breach as breach:
+            wrong = str(breach).rstrip(".")
+        value = given if error or wrong else copy.deepcopy(given)
+        return TrialAnswer(shown, args, given, value, error, wrong, seconds, spoilt)
 
     @cached_property
     def asked(self) -> Sequence[TrialAnswer]:
         """Answers of one instance, up to the first that takes too long twice."""
-        part, found, most = self.make(), list[TrialAnswer](), self.contract.seconds
-        for sample in self.contract.samples(part):
-            found.append(self.ask(part, sample))
-            if found[-1].seconds > most and self.ask(self.make(), sample).seconds > most:
-                return found
-            found[-1] = found[-1]._replace(seconds=0.0)  # the first call may load things
+        part, found = self.make(), list[TrialAnswer]()
+        for sample in self.samples(part):
+            it = self.ask(part, *sample)
+            if it.seconds > self.seconds:  # the first call may load things
+                it = it._replace(seconds=self.ask(self.make(), *sample).seconds)
+            found.append(it)
+            if it.seconds > self.seconds:
+                break
         return found
 
     @cached_property
     def answers(self) -> Sequence[TrialAnswer]:
         """Those that are right. Raises `Untried` if none is, or they take too long to ask again."""
-        need(not any(it.seconds for it in self.asked), "it is too slow to be asked again", error=Untried)
-        good = []
-        for it in self.asked:
-            with suppress(Breach):
-                if it.error is None:
-                    self.contract.right(it.value, *it.sample.args)
-                    good.append(it)
-        declined = (str(it.error) for it in self.asked if isinstance(it.error, self.contract.declines))
+        need(all(it.seconds <= self.seconds for it in self.asked), "it is too slow to be asked again", error=Untried)
+        good = [it for it in self.asked if not it.error and not it.wrong]
+        declined = (str(it.error) for it in self.asked if isinstance(it.error, self.declines))
         need(good, next(declined, "no answer is right"), error=Untried)
         return good
 
-    def compare(self, said: str, change: Callable[..., Any], by: Callable[[Any], Any] = lambda value: value) -> None:
-        """Ask new instances with changed arguments. `change` takes an answer and its arguments, and gives others and
-        what is then right, or None. Raises `Breach`, which begins with `said`."""
-        pairs = [(it, change(it.value, *copy.deepcopy(it.sample.args))) for it in self.answers]
-        need(any(changed for _, changed in pairs), "no answered sample is of this kind", error=Untried)
-        for it, changed in pairs:
-            if changed is not None:
-                again = self.ask(self.make(), Input("", changed[0]))
-                got, right = again.error or by(again.value), by(changed[1])
-                need(same(right, got, 1e-5), f"{said}: {it.sample.shown}", got, right)
+    def repeat(self, part: Any, it: TrialAnswer, said: str) -> None:
+        """Ask a part again. Raises `Breach`, which begins with `said`."""
+        again = self.ask(part, it.shown, it.args)
+        need_same(again.error or again.given, it.value, f"{said}: {it.shown}")
 
+    def compare(self, said: str, change: Callable[..., Any]) -> None:
+        """Ask new instances with arguments by `change`, which is as `reordered`. Raises as `repeat`."""
+        changes = [(it, change(it.value, *it.args)) for it in self.answers]
+        known = [(it, *changed) for it, changed in changes if changed is not None]
+        need(known, "no answered sample is of this kind", error=Untried)
+        for it, args, right in known:
+            again = self.ask(self.make(), it.shown, args)
+            got = again.error or self.essence(again.given)
+            need_same(got, self.essence(right), f"{said}: {it.shown}", 1e-5)
 
-def need(holds: Any, said: str, *values: Any, error: type[Exception] = Breach) -> None:
-    """Raise with the sentence unless it holds; `values`: what was given, and what in place of."""
-    if not holds:
-        raise error(said.rstrip(".") + (f"; it gave {', and not '.join(map(short, values))}." if values else "."))
-
-
-def need_array(found: Any, dtype: type, size: int, of: str) -> None:
-    """An array of this dtype, [size], of finite numbers."""
-    said = f"{of} has to be a numpy array, {np.dtype(dtype)} [{size}]"
-    need(isinstance(found, np.ndarray) and found.dtype == dtype and found.shape == (size,), said, found)
-    need(np.all(np.isfinite(found)), f"{of} has to be finite", found)
-
-
-def need_json(value: Any, of: str) -> Any:
-    """The value as it comes back from JSON, which has to be the same."""
-    said, kept = f"{of} has to be JSON values, with texts as keys and finite numbers", None
-    try:
-        kept = json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        need(False, f"{said}: {error}")
-    need(same(value, kept), said, value)
-    return kept
-
-
-def _answers(trial: Trial) -> None:
-    for it in trial.asked:
-        if it.error is not None and not isinstance(it.error, trial.contract.declines):
-            told = Breach(f"It raises {short(it.error)} for {it.sample.shown}; {trial.contract.hint}.")
-            raise it.error if isinstance(it.error, Breach) else told
-    _ = all(it.error for it in trial.asked) and trial.answers  # which says why there are none
-
-
-def _is_right(trial: Trial) -> None:
-    for it in trial.asked:
+    def let_through(self, fault: Fault, args: tuple[Any, ...], right: tuple[type[Exception], ...], said: str) -> None:
+        """Raise `Breach` where the part uses the fault, and answers."""
+        fault.uses = 0
         try:
-            if it.error is None:
-                trial.contract.right(it.value, *it.sample.args)
-        except Breach as breach:
-            raise Breach(f"{str(breach).rstrip('.')}, for {it.sample.shown}.") from None
+            value = self.answer(self.make(), *args)
+        except right:
+            return
+        need(not fault.uses, said, value)
 
+    def ignores(self, said: str, change: Callable[[Any], Mapping[str, Any]]) -> None:
+        """`compare` with fields that have to change no answer."""
+        self.compare(said, lambda value, whole: ((replace(whole, **change(whole)),), value))
 
-def _is_fast(trial: Trial) -> None:
-    for it in trial.asked:
-        need(not it.seconds, f"It takes {it.seconds:.1f} s, above {trial.contract.seconds:g} s, for {it.sample.shown}")
+    def check_each_input_has_an_answer(self) -> None:
+        for it in self.asked:
+            if isinstance(it.error, Breach):
+                raise it.error
+            answered = it.error is None or isinstance(it.error, self.declines)
+            need(answered, f"It raises {short(it.error)} for {it.shown}; {self.hint}")
+        _ = all(it.error for it in self.asked) and self.answers  # which says why there are none
 
+    def check_answers_have_the_right_type__shape_and_values(self) -> None:
+        for it in self.asked:
+            need(not it.wrong, f"{it.wrong}, for {it.shown}")
 
-def _spoils_nothing(trial: Trial) -> None:
-    for it in trial.asked:
-        need(it.error or not it.spoilt, f"It changes {' and '.join(it.spoilt)}, for {it.sample.shown}")
+    def check_an_answer_takes_little_time(self) -> None:
+        for it in self.asked:
+            need(it.seconds <= self.seconds, f"It takes {it.seconds:.1f} s, above {self.seconds:g} s, for {it.shown}")
 
+    def check_inputs_and_the_process_stay_as_they_were(self) -> None:
+        for it in self.asked:
+            need(it.error or not it.spoilt, f"It changes {' and '.join(it.spoilt)}, for {it.shown}")
 
-def _repeats(trial: Trial) -> None:
-    part = trial.make()
-    memory = hasattr(part, "state_dict") and part.state_dict()
-    for it in reversed(trial.answers):
-        need(same(it.plain, it.value), f"A later call changes its answer to {it.sample.shown}", it.value, it.plain)
-        seeds = ((0, "what it was asked before: keep nothing"), (2, "global random numbers, or how often it is asked"))
-        for seed, why in seeds[: 1 if memory else 2]:
-            again = trial.ask(part, it.sample, seed)
-            got = again.error or again.value
-            need(same(it.plain, got), f"Its answer depends on {why}: {it.sample.shown}", got, it.value)
+    def check_the_same_input_gives_the_same_answer(self) -> None:
+        part = self.make()
+        remembers = hasattr(part, "state_dict") and part.state_dict()
+        for it in reversed(self.answers):
+            need_same(it.given, it.value, f"A later call changes its answer to {it.shown}")
+            for _ in range(1 if remembers else 2):
+                self.repeat(part, it, "Its answer depends on what it was asked before: keep nothing")
 
+    def check_the_order_of_rollouts_does_not_matter(self) -> None:
+        self.compare("Its answer depends on the order of rollouts, which means nothing", self.reordered)
 
-def _takes_any_order(trial: Trial) -> None:
-    by, part = trial.contract.essence, trial.make()
-    said = "Its answer depends on the order of rollouts, which means nothing"
-    trial.compare(said, lambda *it: trial.contract.reordered(part, *it), by)
+    def check_an_error_is_no_answer(self) -> None:
+        for error in (RuntimeError("planted"), OSError("planted")):
+            fault = Fault(error)
+            for what, args in self.faulty(fault, *self.answers[-1].args):
+                said = f"Reading {what} raises {error!r}, and it answers: what is unknown is never a number"
+                self.let_through(fault, args, (Exception,), said)
 
-
-def _lets_errors_through(trial: Trial) -> None:
-    for error in (RuntimeError("planted"), OSError("planted")):
-        used: list[str] = []
-        for what, args in trial.contract.faulty(Fault(error, used), *trial.answers[-1].sample.args):
-            used.clear()
+    def check_wrong_parameters_are_refused_in_a_sentence(self) -> None:
+        part = self.make()
+        kind: Any = getattr(self.thing, "Keys", getattr(self.thing, "Config", None))
+        need(kind is not None, "it has no parameters of its own", error=Untried)
+        kept = isinstance(getattr(part, "keys", getattr(part, "config", None)), kind)
+        need(kept, "It does not keep its parameters: call super().__init__(...)")
+        wrong = {"no_such_parameter": 1, **{name: {"no": ["such value"]} for name in kind.model_fields}}
+        for name, value in wrong.items():
             try:
-                value = trial.contract.answer(trial.make(), *args)
-            except Exception:  # noqa: BLE001 - any error is right
-                continue
-            need(not used, f"Reading {what} raises {error!r}, and it answers: what is unknown is never a number", value)
+                self.make(**{name: value})
+                said = "It takes a parameter that it does not have: Config needs extra='forbid'"
+                need(name != "no_such_parameter", said)
+            except UsageError as error:
+                need("\n" not in str(error), f"Of a wrong {name} it says several lines: {error}")
+            except (TypeError, KeyError, AttributeError, AssertionError) as error:
+                raise Breach(f"A wrong {name} raises {error!r}: raise ValueError in a validator.") from error
 
-
-def _refuses_parameters(trial: Trial) -> None:
-    kind: Any = getattr(trial.thing, "Keys", getattr(trial.thing, "Config", None))
-    part = trial.make()
-    need(kind is not None, "it has no parameters of its own", error=Untried)
-    kept = isinstance(getattr(part, "keys", getattr(part, "config", None)), kind)
-    need(kept, "It does not keep its parameters: call super().__init__(...)")
-    for name, value in (("no_such_parameter", 1), *((name, {"no": ["such value"]}) for name in kind.model_fields)):
+    def check_it_answers_the_same_in_another_process(self) -> None:
+        part = self.make() if self.travels else None
+        samples = [it.args for it in self.answers]
         try:
-            trial.make(**{name: value})
-            need(name != "no_such_parameter", "It takes a parameter that it does not have: Config needs extra='forbid'")
-        except UsageError as error:
-            need("\n" not in str(error), f"Of a wrong {name} it says several lines: {error}")
-        except (TypeError, KeyError, AttributeError, AssertionError) as error:
-            raise Breach(f"A wrong {name} raises {error!r}: raise ValueError in a validator.") from error
-
-
-def _travels(trial: Trial) -> None:
-    part = trial.make() if trial.contract.travels else None
-    made_of = (trial.thing, trial.params) if part is None else (None, {})
-    samples = [it.sample.args for it in trial.answers]
-    try:
-        found = call_elsewhere(pickler(), _answer_all, trial.contract.kind, part, *made_of, samples)
-    except Exception as error:
-        raise Breach(f"It can't go to another process ({error!r}): keep locks and open things out of it.") from error
-    for it, got in zip(trial.answers, found, strict=True):
-        said = "In another process, where hash(), sets and module state differ, it answers otherwise"
-        need(alike(it.plain, got, 1e-5), f"{said}: {it.sample.shown}", got, it.plain)
-
-
-CHECKS = (
-    Check("each input has an answer", _answers),
-    Check("answers have the right type, shape and values", _is_right),
-    Check("an answer takes little time", _is_fast),
-    Check("inputs and the process stay as they were", _spoils_nothing),
-    Check("the same input gives the same answer", _repeats),
-    Check("the order of rollouts does not matter", _takes_any_order),
-    Check("an error is no answer", _lets_errors_through),
-    Check("wrong parameters are refused in a sentence", _refuses_parameters),
-    Check("it answers the same in another process", _travels),
-)
-
-
-@cache
-def contract_of(kind: str) -> Contract:
-    """Raises `UsageError` for an unknown kind."""
-    made: Contract = load_plugin(kind, KINDS, "--as")()
-    return made
-
-
-def _answer_all(kind: str, part: Any, thing: Any, params: Mapping[str, Any], samples: Sequence[tuple[Any, ...]]) -> Any:
-    """Plain answers; `thing` is built where there is no `part`."""
-    part = contract_of(kind).build(thing, params) if part is None else part
-    return [plain_of(contract_of(kind).answer(part, *args)) for args in samples]
+            found = _answers_elsewhere(type(self)(self.thing, self.params), part, samples)
+        except Exception as error:
+            said = f"It can't go to another process ({error!r}): keep locks and open things out of it."
+            raise Breach(said) from error
+        for it, got in zip(self.answers, found, strict=True):
+            said = "In another process, where hash(), sets and module state differ, it answers otherwise"
+            need_same(got, plain_of(it.value), f"{said}: {it.shown}", 1e-5)
 
 
 def _process_state() -> Mapping[str, Any]:
@@ -331,3 +274,44 @@ def _process_state() -> Mapping[str, Any]:
         "PyTorch's defaults": torch and (torch.get_default_dtype(), torch.is_grad_enabled()),
         "the environment": (dict(os.environ), os.getcwd(), np.geterr()),
     }
+
+
+def _answers_elsewhere(contract: Contract, part: Any, samples: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+    """Plain answers of another process, where hashes have another seed and sets another order. Raises what pickling
+    raises, and `RuntimeError` with what it raised there."""
+    content, (_, connection) = pickler().dumps((contract, part, samples)), _other_process()
+    try:
+        connection.send((sys.path, content))
+        found, why = connection.recv()
+    except (EOFError, OSError):
+        _other_process.cache_clear()
+        raise
+    if why:
+        raise RuntimeError(why)
+    return list(found)
+
+
+@cache
+def _other_process() -> tuple[subprocess.Popen[bytes], Connection]:
+    """It ends as the connection does."""
+    ours, theirs = Pipe()
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path)
+    environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": path}
+    command = [sys.executable, "-c", f"from {__name__} import serve; serve({theirs.fileno()})"]
+    with theirs:  # what is printed there goes to standard error
+        process = subprocess.Popen(command, stdout=2, env=environment, pass_fds=[theirs.fileno()])
+    return process, ours
+
+
+def serve(descriptor: int) -> None:
+    """Answer until the connection ends."""
+    with Connection(descriptor) as connection, suppress(EOFError):
+        while True:
+            sys.path[:], content = connection.recv()
+            try:
+                contract, part, samples = pickle.loads(content)
+                part = contract.make() if part is None else part
+                found = [plain_of(contract.answer(part, *args)) for args in samples], ""
+            except Exception as error:  # noqa: BLE001 - the other side says what it was
+                found = [], repr(error)
+            connection.send(found)

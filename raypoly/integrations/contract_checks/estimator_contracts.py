@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from numbers import Real
@@ -20,11 +21,13 @@ from raypoly.algorithms.objectives.objective import measures_of, needed_stages
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import recipe_parts
 from raypoly.core.values import Problem, Rollout, Verdict
-from raypoly.integrations.contract_checks import contract as trials
-from raypoly.integrations.contract_checks.comparing import same
-from raypoly.integrations.contract_checks.contract import Check, Contract, Fault, Input, Trial, need, need_json
-from raypoly.integrations.contract_checks.made_groups import PROGRAMS, made_group, made_problems, taken_sizes, turned
-from raypoly.verifier.rewards import reads_findings
+from raypoly.integrations.contract_checks import made_groups as made
+from raypoly.integrations.contract_checks.comparing import Untried, need, need_array, need_json, need_same, same
+from raypoly.integrations.contract_checks.contract import Contract, Inputs
+from raypoly.verifier.rewards import AnsweredGroup, RewardFunction
+from raypoly.verifier.rewards.reward_function import form_of
+from raypoly.verifier.rewards.terms import KNOWN as TERMS
+from raypoly.verifier.rewards.terms import Term
 
 
 class AnyFinding(np.ndarray[Any, Any]):
@@ -42,61 +45,86 @@ class AnyNumber(float):
 
 
 class RewardContract(Contract):
-    kind, key, what, seconds = "reward", "reward.name", "a function of problem, rollout and verdict", 0.25
-    hint = "it is called with (problem, rollout, verdict), and each verdict but infra has a reward"
+    kind, what, seconds = "reward", "a function of problem, rollout and verdict", 0.25
+    hint = "it is called with (problem, rollout, verdict), or as verl or TRL call theirs, of each verdict but infra"
+    inputs = ("the problem", "the response", "the verdict")
     known: ClassVar = {name: f"raypoly.verifier.rewards:{name}" for name in ("passed", "fraction")}
 
-    def is_one(self, thing: Any) -> bool:
+    @classmethod
+    def is_one(cls, thing: Any) -> bool:
         return callable(thing) and not isinstance(thing, type)
 
-    def build(self, thing: Any, params: Mapping[str, Any]) -> Any:
+    def build(self, params: Mapping[str, Any]) -> Any:
         if params:
             raise UsageError(f"A reward function takes no parameters, and {', '.join(params)} is given.")
-        return thing
+        return self.thing
 
-    def samples(self, part: Any) -> Iterator[Input]:
-        for start, (program, status, _) in enumerate(PROGRAMS):
-            group = made_group(1, start)
+    def samples(self, part: Any) -> Inputs:
+        for start, (program, status, _) in enumerate(made.PROGRAMS):
+            group = made.made_group(1, start)
             for verdict in (group.findings["score"][0], Verdict(status, 0, 0, 0.1)):
                 tests = f"{verdict.tests_passed} of {verdict.tests_total} tests"
-                args = made_problems()[start % 2], group.rollouts[0], verdict
-                yield Input(f"the verdict {status!r} with {tests} on {program[:30]!r}", args)
+                args = made.made_problems()[start % 2], group.rollouts[0], verdict
+                yield f"the verdict {status!r} with {tests} on {program[:30]!r}", args
 
     def answer(self, part: Any, problem: Problem, rollout: Rollout, verdict: Verdict) -> Any:
-        if "solution_str" in inspect.signature(part).parameters:  # verl's
-            found = part(data_source="made", solution_str=rollout.text, ground_truth="4", extra_info={})
-            return found["score"] if isinstance(found, Mapping) else found
-        findings = defaultdict[str, Any](lambda: AnyNumber(0.5))
-        return part(problem, rollout, verdict, **({"findings": findings} if reads_findings(part) else {}))
+        function = RewardFunction("It", part, form_of(part, "It"))
+        if function.reads_findings:
+            found = part(problem, rollout, verdict, findings=defaultdict[str, Any](lambda: AnyNumber(0.5)))
+            return asyncio.run(_awaited(found)) if inspect.isawaitable(found) else found
+        row = {"data_source": "made", "ground_truth": '"4"', "extra_info": "{}"}
+        answered = AnsweredGroup(replace(problem, metadata=row), (rollout,), (verdict,))
+        return asyncio.run(function.results(answered))[0]
 
     def right(self, value: Any, *args: Any) -> None:
-        if inspect.iscoroutine(value):
-            value.close()  # no warning that nobody waited for it
-        need(isinstance(value, Real | np.bool_), "It has to give one number, or raise if it is not known", value)
-        need(math.isfinite(value), "It has to give a finite number, or raise if it is not known", value)
+        score = value.get("score", value) if isinstance(value, Mapping) else value
+        said = 'It has to give one number, None where it is not known, or a dict whose "score" is one of these'
+        need(score is None or (isinstance(score, Real | np.bool_) and math.isfinite(score)), said, value)
 
-    def faulty(self, fault: Fault, *args: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        for place, what in enumerate(("the problem", "the response", "the verdict")):
-            yield what, (*args[:place], fault, *args[place + 1 :])
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+class TermContract(Contract):
+    kind, what, base, inputs = "term", "a subclass of Term", Term, ("the group",)
+    seconds = 0.25
+    hint = "compute() is called with every group, and gives NaN where it can't say"
+    known: ClassVar = TERMS
+
+    def samples(self, part: Term) -> Inputs:
+        for said, group in made.made_groups():
+            verdicts = group.findings["score"]
+            for outcome in (np.zeros(group.size), np.array([float(verdict.passed) for verdict in verdicts])):
+                answered = AnsweredGroup(made.made_problems()[0], group.rollouts, verdicts, outcome, max_tokens=64)
+                yield f"{said} with outcomes {outcome.tolist()}", (answered,)
+
+    def answer(self, part: Term, group: AnsweredGroup) -> Any:
+        return np.asarray(part.compute(group), dtype=np.float64)
+
+    def right(self, value: Any, group: AnsweredGroup) -> None:
+        said = f"compute() has to give {group.size} numbers, NaN where it can't say"
+        need(value.shape == (group.size,) and not np.isinf(value).any(), said, value)
+
+    def reordered(self, value: Any, group: AnsweredGroup) -> tuple[tuple[Any, ...], Any]:
+        order = made.turned(group.size)
+        return (group.of(order),), value[order]
 
 
 class ObjectiveContract(Contract):
-    kind, key, what = "objective", "objective.name", "a subclass of Objective"
+    kind, what, base, inputs = "objective", "a subclass of Objective", Objective, ("the group",)
     hint = "a field of the group that `needs` does not name is None"
     known: ClassVar = {**objectives.KNOWN, **recipe_parts("objective.name")}
 
-    def is_one(self, thing: Any) -> bool:
-        return isinstance(thing, type) and issubclass(thing, Objective)
-
-    def samples(self, part: Objective) -> Iterator[Input]:
-        for size in taken_sizes(part.check):
+    def samples(self, part: Objective) -> Inputs:
+        for size in made.taken_sizes(part.check):
             graded = np.random.default_rng(7).normal(size=size).round(2) * 10
             for rewards in ((np.arange(size) % 3 == 0) * 1.0, np.zeros(size), np.ones(size), graded):
                 for none in sorted({0, (size + 1) // 3, size}) if "labels" in part.needs else [0]:
                     group = _scored(part, rewards, np.arange(size)[::-1] < none)
-                    shown = {n: getattr(group, n) for n in ("rewards", "labels", "degenerate", "lengths")}
-                    texts = [f"{n}={value.tolist()}" for n, value in shown.items() if value is not None]
-                    yield Input(", ".join(texts), (group,))
+                    shown = {name: getattr(group, name) for name in ("rewards", "labels", "degenerate", "lengths")}
+                    texts = [f"{name}={it.tolist()}" for name, it in shown.items() if it is not None]
+                    yield ", ".join(texts), (group,)
 
     def answer(self, part: Any, group: ScoredGroup) -> Any:
         found = {"advantages": part.compute(group)}
@@ -104,138 +132,112 @@ class ObjectiveContract(Contract):
         return found if drafts is None else {**found, "drafts": drafts}
 
     def right(self, value: Any, group: ScoredGroup) -> None:
-        trials.need_array(value["advantages"], np.float64, group.size, "What compute() gives")
+        need_array(value["advantages"], np.float64, group.size, "What compute() gives")
         if "drafts" in value:
-            trials.need_array(value["drafts"], np.float64, len(group.drafts), "What compute_drafts() gives")
+            need_array(value["drafts"], np.float64, len(group.drafts), "What compute_drafts() gives")
 
-    def faulty(self, fault: Fault, group: ScoredGroup) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        yield "the group", (fault,)
-
-    def reordered(self, part: Any, value: Any, group: ScoredGroup) -> Any:
-        if getattr(part.config, "sets", None) or getattr(part.config, "estimator", "") == "bootstrap":
+    def reordered(self, value: Any, group: ScoredGroup) -> Any:
+        config = self.make().config
+        if getattr(config, "sets", None) or getattr(config, "estimator", "") == "bootstrap":
             return None  # sets are drawn by place
-        order, chosen = turned(group.size), dict[str, Any]()
-        for name in ("rewards", "labels", "degenerate", "lengths", "own_prompt", "draft_of"):
-            if (it := getattr(group, name)) is not None:
-                chosen[name] = it[order]
-        for name in ("outcomes", "statements", "cross_logprobs"):
-            if (it := getattr(group, name)) is not None:
-                chosen[name] = tuple(it[i] for i in order)
-        own = {n: it if group.drafts else it[order] for n, it in group.findings.items()}
-        return (replace(group, **chosen, findings=own),), {**value, "advantages": value["advantages"][order]}
+        order = made.turned(group.size)
+        rows = ("rewards", "labels", "degenerate", "lengths", "outcomes", "statements", "cross_logprobs", "own_prompt")
+        moved = made.with_order(group, order, *rows, "draft_of")
+        own = {name: it if group.drafts else it[order] for name, it in group.findings.items()}
+        return (replace(moved, findings=own),), {**value, "advantages": value["advantages"][order]}
+
+    def check_strategies_have_no_names_and_degenerate_rollouts_no_strategy(self) -> None:
+        need("labels" in self.make().needs, "it needs no labels", error=Untried)
+        said = "It depends on how strategies are numbered, and ids only say which are equal"
+        self.ignores(said, lambda group: {"labels": np.int32(9) - group.labels})
+        said = "It reads the ids of degenerate rollouts, which mean nothing"
+        self.ignores(said, lambda group: {"labels": np.where(group.degenerate, np.int32(1), group.labels)})
+        for it in self.answers:
+            (group,), found, out = it.args, it.value["advantages"], it.args[0].degenerate
+            if 0 < out.sum() < group.size and not np.ptp(group.rewards):
+                said = f"A degenerate rollout is paid above every attempt of the same reward: {it.shown}"
+                need(found[out].max() <= found[~out].max() + 1e-9, said, found)
+
+    def check_what_it_declares_and_measures_fits(self) -> None:
+        part = self.make()
+        need(isinstance(part.needs, frozenset), f"needs={part.needs!r} has to be a frozenset of texts")
+        names = [spec.name for spec in fields(ScoredGroup)]
+        for name in part.needs - {*names, *recipe_parts("stages.own")}:
+            near = get_close_matches(name, names, n=1, cutoff=0.8)
+            need(not near, f"needs names {name!r}, which would be a stage: {''.join(near)!r} is a field of the group")
+        for size in made.taken_sizes(part.check):
+            need(0 < part.scale(size) < math.inf, f"scale({size}) has to be a finite number above 0", part.scale(size))
+        for it in self.answers:
+            self.answer(part, *it.args)
+            measures_of(part)
+        if not part.reads_rewards:
+            said = "It has reads_rewards=False, and reads them"
+            self.ignores(said, lambda group: {"rewards": group.rewards + 3})
+
+    def check_state_survives_a_restart_as_json(self) -> None:
+        part, fresh, empty = self.make(), self.make(), not self.make().state_dict()
+        for it in self.answers:
+            self.answer(part, *it.args)
+        state = part.state_dict()
+        kept = need_json(state, "What state_dict() gives, and checkpoints keep,")
+        need(not (state and empty), "state_dict() is empty before the first group and not after: give all keys at once")
+        fresh.load_state_dict(kept)
+        for it in self.answers if state else ():
+            was, now = (self.answer(each, *it.args) for each in (part, fresh))
+            need_same(now, was, f"After load_state_dict(state_dict()) it differs: {it.shown}", 1e-9)
+
+    def check_finish_keeps_the_groups_of_a_step(self) -> None:
+        rows = [it.value["advantages"] for it in self.answers]
+        for given in (rows, rows[:1], []):
+            turns = ([row.copy() for row in turn] for turn in (given, given[::-1]))
+            batch, back = (Batch.of(turn, [np.arange(len(row)) + 5 for row in turn]) for turn in turns)
+            found, again = self.make().finish(batch), self.make().finish(back)
+            need(len(found) == len(batch), f"finish() has to give advantages of all {len(batch)} groups", found)
+            for advantages, row in zip(found, given, strict=True):
+                need_array(advantages, np.float64, len(row), "What finish() gives")
+            need(same(batch, given), "finish() changes the batch, where it may only change a copy")
+            need_same(again, found[::-1], "finish() depends on the order of a step's groups", 1e-6)
 
 
 def _scored(part: Objective, rewards: Any, degenerate: Any) -> ScoredGroup:
     """A group with what the objective needs, and nothing else."""
-    size, turns, group = len(rewards), np.arange(len(rewards)), made_group(len(rewards))
+    size, places, group = len(rewards), np.arange(len(rewards)), made.made_group(len(rewards))
     drafts = group.drafts[: min(2, size)]
-    values: dict[str, dict[str, Any]] = {
-        "labels": {"labels": turns % 3 + 1, "degenerate": degenerate},
-        "lengths": {"lengths": 20 + 7 * turns[::-1]},
-        "outcomes": {"outcomes": [f"outcome {place % 2}" for place in range(size)]},
-        "statements": {"statements": [{"a = b", f"c = {place % 3}"} if place % 4 else () for place in range(size)]},
-        "cross_logprobs": {
-            "cross_logprobs": [np.full((2, 3), -0.1 * place - 1) for place in turns],
-            "own_prompt": turns % 2,
-        },
-        "problem": {"problem": f"problem {rewards.tolist()} {degenerate.tolist()}"},
-        "step": {"step": 3},
-        "drafts": {"drafts": drafts, "draft_of": group.draft_of},
+    given: dict[str, Any] = {
+        "labels": places % 3 + 1,
+        "degenerate": degenerate,
+        "lengths": 20 + 7 * places[::-1],
+        "outcomes": [f"outcome {place % 2}" for place in places],
+        "statements": [{"a = b", f"c = {place % 3}"} if place % 4 else () for place in places],
+        "cross_logprobs": [np.full((2, 3), -0.1 * place - 1) for place in places],
+        "own_prompt": places % 2,
+        "problem": f"problem {rewards.tolist()} {degenerate.tolist()}",
+        "step": 3,
+        "drafts": drafts,
+        "draft_of": group.draft_of,
     }
-    given = {key: value for name in part.needs for key, value in values.get(name, {}).items()}
+    comes_with = {"degenerate": "labels", "own_prompt": "cross_logprobs", "draft_of": "drafts"}
+    needed = {name: it for name, it in given.items() if comes_with.get(name, name) in part.needs}
     rows = len(drafts) if "drafts" in part.needs else size
     stages = needed_stages(part) - {"judge", "score", "prompt_logprobs"}
     findings = {name: np.linspace(0, 0.9, rows).view(AnyFinding) for name in stages}
-    return part.scored(rewards=rewards, **given, findings=findings)
-
-
-def _strategies_have_no_names(trial: Trial) -> None:
-    need("labels" in trial.make().needs, "it needs no labels", error=trials.Untried)
-
-    def renamed(value: Any, group: Any) -> Any:
-        return (replace(group, labels=np.int32(9) - group.labels),), value
-
-    def emptied(value: Any, group: Any) -> Any:
-        return (replace(group, labels=np.where(group.degenerate, np.int32(1), group.labels)),), value
-
-    trial.compare("It depends on how strategies are numbered, and ids only say which are equal", renamed)
-    trial.compare("It reads the ids of degenerate rollouts, which mean nothing", emptied)
-    for it in trial.answers:
-        group, found, out = it.sample.args[0], it.value["advantages"], it.sample.args[0].degenerate
-        if 0 < out.sum() < group.size and not np.ptp(group.rewards):
-            said = f"A degenerate rollout is paid above every attempt of the same reward: {it.sample.shown}"
-            need(found[out].max() <= found[~out].max() + 1e-9, said, found)
-
-
-def _declares(trial: Trial) -> None:
-    part = trial.make()
-    need(isinstance(part.needs, frozenset), f"needs={part.needs!r} has to be a frozenset of texts")
-    names = [spec.name for spec in fields(ScoredGroup)]
-    for name in part.needs - {*names, *recipe_parts("stages.own")}:
-        near = get_close_matches(name, names, n=1, cutoff=0.8)
-        need(not near, f"needs names {name!r}, which would be a stage: {''.join(near)!r} is a field of the group")
-    for size in taken_sizes(part.check):
-        need(0 < part.scale(size) < math.inf, f"scale({size}) has to be a finite number above 0", part.scale(size))
-    for it in trial.answers:
-        trial.contract.answer(part, *it.sample.args)
-        measures_of(part)
-    if not part.reads_rewards:
-        said = "It has reads_rewards=False, and reads them"
-        trial.compare(said, lambda value, group: ((replace(group, rewards=group.rewards + 3),), value))
-
-
-def _remembers(trial: Trial) -> None:
-    part, fresh, empty = trial.make(), trial.make(), not trial.make().state_dict()
-    for it in trial.answers:
-        trial.contract.answer(part, *it.sample.args)
-    state = part.state_dict()
-    kept = need_json(state, "What state_dict() gives, and checkpoints keep,")
-    need(not (state and empty), "state_dict() is empty before the first group and not after: give all keys at once")
-    fresh.load_state_dict(kept)
-    for it in trial.answers if state else ():
-        was, now = (trial.contract.answer(each, *it.sample.args) for each in (part, fresh))
-        need(same(was, now, 1e-9), f"After load_state_dict(state_dict()) it differs: {it.sample.shown}", now, was)
-
-
-def _finishes(trial: Trial) -> None:
-    rows = [it.value["advantages"] for it in trial.answers]
-    for places in (range(len(rows)), range(1), range(0)):
-        turns = ([rows[i].copy() for i in turn] for turn in (places, places[::-1]))
-        batch, back = (Batch.of(it, [np.arange(len(row)) + 5 for row in it]) for it in turns)
-        found, again = trial.make().finish(batch), trial.make().finish(back)
-        need(len(found) == len(batch), f"finish() has to give advantages of all {len(batch)} groups", found)
-        for advantages, place in zip(found, places, strict=True):
-            trials.need_array(advantages, np.float64, len(rows[place]), "What finish() gives")
-        need(same(batch, [rows[i] for i in places]), "finish() changes the batch, where it may only change a copy")
-        need(same(found[::-1], again, 1e-6), "finish() depends on the order of a step's groups", again, found[::-1])
-
-
-ObjectiveContract.own = (
-    Check("strategies have no names, and degenerate rollouts no strategy", _strategies_have_no_names),
-    Check("what it declares and measures fits", _declares),
-    Check("state survives a restart as JSON", _remembers),
-    Check("finish keeps a step's groups", _finishes),
-)
+    return part.scored(rewards=rewards, **needed, findings=findings)
 
 
 class LossContract(Contract):
-    kind, key, what, package, known = "loss", "loss.name", "a subclass of Loss", "torch", losses.KNOWN
+    kind, what, base, package, known = "loss", "a subclass of Loss", Loss, "torch", losses.KNOWN
     hint = "a field of the tokens that `needs` does not name is None"
 
-    def is_one(self, thing: Any) -> bool:
-        return isinstance(thing, type) and issubclass(thing, Loss)
-
-    def samples(self, part: Loss) -> Iterator[Input]:
+    def samples(self, part: Loss) -> Inputs:
         for lengths, gap in (([1], 0.0), ([3], 0.0), ([2, 1, 4], 0.0), ([3, 5, 1, 4], 0.3), ([4, 2], 100.0)):
-            yield Input(f"responses of {lengths} tokens, log-ratios up to {gap:g}", (_tokens(part, lengths, gap),))
+            yield f"responses of {lengths} tokens, log-ratios up to {gap:g}", (_tokens(part, lengths, gap),)
 
     def answer(self, part: Loss, tokens: Tokens) -> Any:
         import torch
 
         with torch.enable_grad():
-            given = replace(tokens, logp_T=tokens.logp_T.clone().requires_grad_())
-            if "entropy" in part.needs:
-                given = replace(given, entropy_T=tokens.entropy_T.clone().requires_grad_())
+            logp_T, entropy_T = (it.clone().requires_grad_() for it in (tokens.logp_T, tokens.entropy_T))
+            given = replace(tokens, logp_T=logp_T, entropy_T=entropy_T)
             if given.prompt_hidden_SH is not None:
                 with torch.random.fork_rng(devices=[]):
                     torch.manual_seed(0)
@@ -244,7 +246,7 @@ class LossContract(Contract):
             own_T, total_T, bounds = part.token_losses(given), part.total(given), part.clipped(given)
             if getattr(total_T, "requires_grad", False):
                 total_T.sum().backward()  # type: ignore[no-untyped-call]
-        found: dict[str, Any] = {"token_losses": own_T, "total": total_T, "gradient": given.logp_T.grad}
+        found: dict[str, Any] = {"token_losses": own_T, "total": total_T, "gradient": logp_T.grad}
         found |= {} if bounds is None else {"low": bounds[0], "high": bounds[1]}
         return {name: it.detach().numpy() if hasattr(it, "detach") else it for name, it in found.items()}
 
@@ -252,13 +254,45 @@ class LossContract(Contract):
         need(value["gradient"] is not None, "No gradient reaches tokens.logp_T: don't detach it")
         for name, found in value.items():
             dtype, what = (np.bool_, "") if name in ("low", "high") else (np.float32, " (neither sum nor mean)")
-            trials.need_array(found, dtype, len(tokens.logp_T), f"{name}{what}")
+            need_array(found, dtype, len(tokens.logp_T), f"{name}{what}")
 
-    def faulty(self, fault: Any, tokens: Tokens) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def faulty(self, fault: Any, tokens: Tokens) -> Inputs:
         yield "the advantages", (replace(tokens, advantage_T=fault),)
 
-    def reordered(self, part: Any, value: Any, tokens: Tokens) -> Any:
-        return _alone(value, tokens, turned(len(tokens.length_S)))
+    def reordered(self, value: Any, tokens: Tokens) -> Any:
+        return _alone(value, tokens, made.turned(len(tokens.length_S)))
+
+    def check_a_response_has_its_own_loss_in_any_micro_batch(self) -> None:
+        said = "A token's loss or gradient depends on other responses, and micro-batches divide them in any way"
+        self.compare(said, lambda value, tokens: _alone(value, tokens, [0]))
+
+    def check_it_falls_as_good_responses_get_likelier(self) -> None:
+        need(not self.make().zero_advantage_matters, "it fits advantages, or has another term", error=Untried)
+        for it in self.answers:
+            (tokens,), slope_T = it.args, it.value["gradient"]
+            advantage_T, response_T = tokens.advantage_T.numpy(), tokens.response_T.numpy()
+            said = "A response with advantage 0 has a gradient, and the learner leaves such out: set fits_advantages"
+            need(not slope_T[advantage_T == 0].any(), f"{said}: {it.shown}", slope_T)
+            off_policy = bool((tokens.logp_T != tokens.sampler_logp_T).any())
+            for advantage, slope in zip(advantage_T, np.bincount(response_T, slope_T)[response_T], strict=True):
+                likely = "more likely" if advantage > 0 else "less likely"
+                said = f"It does not fall as a response of advantage {advantage:.1f} gets {likely}"
+                need(off_policy or not advantage or advantage * slope < 0, f"{said}: {it.shown}", slope_T)
+
+    def check_masked_tokens_have_no_gradient(self) -> None:
+        part = self.make(mask_low=0.9, mask_high=1.1)
+        for it in self.answers:
+            (tokens,), found = it.args, self.answer(part, *it.args)
+            ratio_T = (tokens.logp_T - tokens.sampler_logp_T).clamp(-20, 20).exp().numpy()
+            out_T = (ratio_T < 0.9) | (ratio_T > 1.1)
+            for name in ("total", "gradient"):
+                said = f"A masked token has a {name}, with mask_low=0.9 mask_high=1.1: {it.shown}"
+                need(found[name] is None or not found[name][out_T].any(), said, found[name])
+
+    def check_it_reads_the_sampler_as_it_declares(self) -> None:
+        need(not self.make().needs_sampler, "it declares that it reads the sampler", error=Untried)
+        said = "It reads sampler_logp_T, which is NaN of given responses, and does not say so: set takes_ratio = True"
+        self.ignores(said, lambda tokens: {"sampler_logp_T": tokens.sampler_logp_T * math.nan})
 
 
 def _tokens(part: Loss, lengths: Sequence[int], gap: float) -> Tokens:
@@ -285,52 +319,8 @@ def _alone(value: Any, tokens: Tokens, responses: Sequence[int]) -> Any:
     import torch
 
     places = torch.cat([torch.nonzero(tokens.response_T == s)[:, 0] for s in responses])
-    given = {spec.name: getattr(tokens, spec.name) for spec in fields(tokens)}
-    chosen = {n: it[places if n.endswith("_T") else list(responses)] for n, it in given.items() if it is not None}
-    chosen["response_T"] = torch.repeat_interleave(torch.arange(len(responses)), chosen["length_S"])
-    return (replace(tokens, **chosen),), {name: found[places.numpy()] for name, found in value.items()}
-
-
-def _is_alone(trial: Trial) -> None:
-    said = "A token's loss or gradient depends on other responses, and micro-batches divide them in any way"
-    trial.compare(said, lambda value, tokens: _alone(value, tokens, [0]))
-
-
-def _falls(trial: Trial) -> None:
-    need(not trial.make().zero_advantage_matters, "it fits advantages, or has another term", error=trials.Untried)
-    for it in trial.answers:
-        (tokens,), slope_T = it.sample.args, it.value["gradient"]
-        for s in range(len(tokens.length_S)):
-            own = (tokens.response_T == s).numpy()
-            advantage, slope = float(tokens.advantage_T[own][0]), float(slope_T[own].sum())
-            said = "A response with advantage 0 has a gradient, and the learner leaves such out: set fits_advantages"
-            need(advantage or not slope_T[own].any(), f"{said}: {it.sample.shown}", slope_T)
-            likely = "more likely" if advantage > 0 else "less likely"
-            said = f"It does not fall as a response of advantage {advantage:.1f} gets {likely}"
-            off_policy = bool((tokens.logp_T != tokens.sampler_logp_T).any())
-            need(off_policy or not advantage or advantage * slope < 0, f"{said}: {it.sample.shown}", slope_T)
-
-
-def _masks(trial: Trial) -> None:
-    part = trial.make(mask_low=0.9, mask_high=1.1)
-    for it in trial.answers:
-        (tokens,), found = it.sample.args, trial.contract.answer(part, *it.sample.args)
-        ratio_T = (tokens.logp_T - tokens.sampler_logp_T).clamp(-20, 20).exp().numpy()
-        out_T = (ratio_T < 0.9) | (ratio_T > 1.1)
-        for name in ("total", "gradient"):
-            said = f"A masked token has a {name}, with mask_low=0.9 mask_high=1.1: {it.sample.shown}"
-            need(found[name] is None or not found[name][out_T].any(), said, found[name])
-
-
-def _reads_the_sampler(trial: Trial) -> None:
-    need(not trial.make().needs_sampler, "it declares that it reads the sampler", error=trials.Untried)
-    said = "It reads sampler_logp_T, which is NaN of given responses, and does not say so: set takes_ratio = True"
-    trial.compare(said, lambda value, it: ((replace(it, sampler_logp_T=it.sampler_logp_T * float("nan")),), value))
-
-
-LossContract.own = (
-    Check("a response's loss is its own, in any micro-batch", _is_alone),
-    Check("it falls as good responses get likelier", _falls),
-    Check("masked tokens have no gradient", _masks),
-    Check("it reads the sampler as it declares", _reads_the_sampler),
-)
+    names = [spec.name for spec in fields(tokens)]
+    chosen = made.with_order(tokens, places, *(name for name in names if name.endswith("_T")))
+    chosen = made.with_order(chosen, responses, *(name for name in names if not name.endswith("_T")))
+    response_T = torch.repeat_interleave(torch.arange(len(responses)), chosen.length_S)
+    return (replace(chosen, response_T=response_T),), {name: found[places.numpy()] for name, found in value.items()}

@@ -6,8 +6,9 @@ import asyncio
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, ClassVar
 
@@ -19,126 +20,110 @@ from raypoly.core.config import Config, JudgeConfig
 from raypoly.core.errors import Away, Infra, JudgeUnavailable, MissingKey, Unknown, UsageError
 from raypoly.core.plugins import parse_parameters, recipe_parts
 from raypoly.core.values import Draft, Group, Labels, Problem
-from raypoly.integrations.contract_checks import contract as trials
 from raypoly.integrations.contract_checks import made_groups as made
-from raypoly.integrations.contract_checks.comparing import same
-from raypoly.integrations.contract_checks.contract import Check, Contract, Fault, Input, Trial, need, need_json
+from raypoly.integrations.contract_checks.comparing import need, need_array, need_json, need_same
+from raypoly.integrations.contract_checks.contract import Contract, Fault, Inputs
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
 from raypoly.strategies import judge
 
-_NO_SERVER = Away("it asks a server, and here is none")
+
+def _no_server() -> Fault:
+    return Fault(Away("it asks a server, and here is none"))
 
 
 class StageContract(Contract):
-    kind, key, what, package, seconds = "stage", "stages.own", "a subclass of GroupStage", "pyarrow", 3.0
+    kind, what, package, seconds = "stage", "a subclass of GroupStage", "pyarrow", 3.0
     hint = "raise Unknown where there is no finding, and Away where a server is away"
     known, declines = recipe_parts("stages.own"), (Away, Unknown, Infra)
 
-    def is_one(self, thing: Any) -> bool:
+    @classmethod
+    def is_one(cls, thing: Any) -> bool:
         module = sys.modules.get("raypoly.algorithms.group_stage")  # loaded by every stage, with pyarrow
         return module is not None and isinstance(thing, type) and issubclass(thing, module.GroupStage)
 
-    def build(self, thing: Any, params: Mapping[str, Any]) -> Any:
-        name = str(getattr(thing, "name", ""))
+    def build(self, params: Mapping[str, Any]) -> Any:
+        name = str(getattr(self.thing, "name", ""))
         need(re.fullmatch(r"[a-z][a-z0-9_]{0,59}", name), f"name={name!r} is none: lower-case letters, digits and _")
-        return thing(Config.model_validate({"stages": {name: dict(params)}}), objectives.build("grpo"))
+        return self.thing(Config.model_validate({"stages": {name: dict(params)}}), objectives.build("grpo"))
 
-    def samples(self, part: Any) -> Iterator[Input]:
+    def samples(self, part: Any) -> Inputs:
         for shown, group in made.made_groups():
             read = {name: np.full(group.size, 0.5) for name in part.after if name not in group.findings}
-            yield Input(shown, (group.with_findings(**read), made.made_problems()[0]))
+            yield shown, (group.with_findings(**read), made.made_problems()[0])
 
     def answer(self, part: Any, group: Group, problem: Problem, services: Any = None) -> Any:
         try:
             _ = part.asked_model
         except UsageError as error:
             raise Away(str(error)) from error
-        found = part.run(group, problem, Fault(_NO_SERVER, []) if services is None else services)
+        found = part.run(group, problem, _no_server() if services is None else services)
         need(inspect.iscoroutine(found), "run() has to be `async def`")
         return part.encode(asyncio.run(found), part.rows(group))
 
     def right(self, value: Any, group: Group, problem: Problem) -> None:
         need(hasattr(value, "to_pydict"), "encode() has to give a pyarrow.RecordBatch", value)
 
-    def faulty(self, fault: Any, group: Group, problem: Problem) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def faulty(self, fault: Any, group: Group, problem: Problem) -> Inputs:
         yield "the group's rollouts", (replace(group, rollouts=(fault,) * group.size), problem)
         yield "the group's findings", (replace(group, findings=dict.fromkeys(group.findings, fault)), problem)
 
-    def reordered(self, part: Any, value: Any, group: Group, problem: Problem) -> Any:
-        rows = value.take(made.turned(group.size)) if part.axis == "rollout" else value
-        return (made.reordered_group(group), problem), rows
+    def reordered(self, value: Any, group: Group, problem: Problem) -> Any:
+        order = made.turned(group.size)
+        labels = made.with_order(group.labels, order, "ids", "degenerate")
+        moved = made.with_order(group, order, "rollouts", "draft_of")
+        moved = moved.with_findings(score=made.in_order(group.verdicts, order), judge=labels)
+        return (moved, problem), value.take(order) if self.thing.axis == "rollout" else value
 
+    def check_what_it_declares_fits(self) -> None:
+        stage, group = self.make(), made.made_group(2)
+        need(stage.name not in {it.name for it in fields(ScoredGroup)}, f"name={stage.name!r} is taken: use another")
+        need(stage.axis in ("rollout", "draft", "group"), f"axis={stage.axis!r} has to be rollout, draft or group")
+        need(stage.device in ("free", "learner"), f"device={stage.device!r} has to be free or learner")
+        need(isinstance(stage.after, tuple), f"after={stage.after!r} has to be a tuple of names")
+        need(set(stage.optional) <= set(stage.columns), f"optional={stage.optional!r} has to name columns")
+        need(type(stage.wanted(group)) is bool is type(stage.used), "wanted() and used have to be True or False")
 
-def _lets_away_through(trial: Trial) -> None:
-    for it in trial.asked:
-        used: list[str] = []
-        try:
-            value = trial.contract.answer(trial.make(), *it.sample.args, Fault(_NO_SERVER, used))
-        except trial.contract.declines:
-            continue
-        need(not used, f"A server is away, and it gives a finding for {it.sample.shown}: let Away through", value)
+    def check_a_server_that_is_away_gives_no_finding(self) -> None:
+        for it in self.asked:
+            said, server = f"A server is away, and it gives a finding for {it.shown}: let Away through", _no_server()
+            self.let_through(server, (*it.args, server), self.declines, said)
 
+    def check_the_journal_gives_its_finding_back(self) -> None:
+        stage = self.make()
+        for it in self.answers:
+            finding = stage.decode(it.value)
+            again = stage.encode(finding, it.value.num_rows)
+            need_same(again, it.value, f"decode() does not undo encode(), for {it.shown}")
+            need_json(dict(stage.measures(finding)), "What measures() gives")
 
-def _stage_declares(trial: Trial) -> None:
-    stage = trial.make()
-    need(stage.name not in {spec.name for spec in fields(ScoredGroup)}, f"name={stage.name!r} is taken: use another")
-    need(stage.axis in ("rollout", "draft", "group"), f"axis={stage.axis!r} has to be rollout, draft or group")
-    need(stage.device in ("free", "learner"), f"device={stage.device!r} has to be free or learner")
-    need(isinstance(stage.after, tuple), f"after={stage.after!r} has to be a tuple of names")
-    need(set(stage.optional) <= set(stage.columns), f"optional={stage.optional!r} has to name columns")
-    group = made.made_group(2)
-    need(type(stage.wanted(group)) is bool is type(stage.used), "wanted() and used have to be True or False")
+    def check_several_groups_run_in_one_event_loop(self) -> None:
+        stage, pairs = self.make(), [it.args for it in self.answers]
 
+        async def run_all() -> Any:
+            return await asyncio.gather(*(stage.run(*pair, _no_server()) for pair in pairs))
 
-def _is_kept(trial: Trial) -> None:
-    import pyarrow as pa
-
-    stage = trial.make()
-    for it in trial.answers:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, it.value.schema) as writer:
-            writer.write_batch(it.value)
-        finding = stage.decode(pa.ipc.open_stream(sink.getvalue()).read_next_batch())
-        again, numbers = stage.encode(finding, it.value.num_rows), dict(stage.measures(finding))
-        need(same(again, it.plain), f"decode() does not undo encode(), for {it.sample.shown}", again, it.value)
-        need_json(numbers, "What measures() gives")
-
-
-def _works_together(trial: Trial) -> None:
-    stage, pairs = trial.make(), [it.sample.args for it in trial.answers]
-
-    async def run_all() -> Any:
-        return await asyncio.gather(*(stage.run(*pair, Fault(_NO_SERVER, [])) for pair in pairs))
-
-    for it, finding in zip(trial.answers, asyncio.run(run_all()), strict=True):
-        said = f"With several groups in one event loop it mixes up findings: keep none in self, {it.sample.shown}"
-        need(same(stage.encode(finding, it.value.num_rows), it.plain), said, finding, it.value)
-
-
-StageContract.own = (
-    Check("what it declares fits", _stage_declares),
-    Check("a server that is away gives no finding", _lets_away_through),
-    Check("the journal gives its finding back", _is_kept),
-    Check("several groups run in one event loop", _works_together),
-)
+        for it, finding in zip(self.answers, asyncio.run(run_all()), strict=True):
+            said = f"With several groups in one event loop it mixes up findings: keep none in self, {it.shown}"
+            need_same(stage.encode(finding, it.value.num_rows), it.value, said)
 
 
 class JudgeContract(Contract):
-    kind, key, what, seconds = "judge", "judge.name", "a class with label and probe", 20.0
+    kind, what, seconds, known = "judge", "a class with label and probe", 20.0, judge.KNOWN
     hint = "raise JudgeRefused where it can't label, and JudgeUnavailable where it is away"
-    known, travels, declines = judge.KNOWN, False, (Away, Unknown, MissingKey)
+    travels, declines = False, (Away, Unknown, MissingKey)
 
-    def is_one(self, thing: Any) -> bool:
+    @classmethod
+    def is_one(cls, thing: Any) -> bool:
         return isinstance(thing, type) and callable(getattr(thing, "label", None))
 
-    def build(self, thing: Any, params: Mapping[str, Any]) -> Any:
-        return thing(parse_parameters(JudgeConfig, params, "judge", thing.__name__))
+    def build(self, params: Mapping[str, Any]) -> Any:
+        return self.thing(parse_parameters(JudgeConfig, params, "judge", self.thing.__name__))
 
-    def samples(self, part: Any) -> Iterator[Input]:
+    def samples(self, part: Any) -> Inputs:
         for shown, group in made.made_groups():
-            yield Input(shown, (made.made_problems()[0], group.rollouts, group.verdicts))
+            yield shown, (made.made_problems()[0], group.rollouts, group.verdicts)
 
     def answer(self, part: Any, *args: Any) -> Any:
         return part.label(*args)
@@ -146,68 +131,50 @@ class JudgeContract(Contract):
     def right(self, value: Any, problem: Problem, rollouts: Any, verdicts: Any) -> None:
         need(isinstance(value, Labels), "label() has to give Labels", value)
         need(isinstance(value.judge, str) and value.judge, "Labels.judge has to be its name and version", value.judge)
-        trials.need_array(value.ids, np.int32, len(rollouts), "Labels.ids")
-        trials.need_array(value.degenerate, np.bool_, len(rollouts), "Labels.degenerate")
+        need_array(value.ids, np.int32, len(rollouts), "Labels.ids")
+        need_array(value.degenerate, np.bool_, len(rollouts), "Labels.degenerate")
         need(value.known, "An attempt has no id of 1 or more: raise JudgeRefused where it can't be labelled", value.ids)
         texts = [rollout.text for rollout in rollouts]
         for text, strategy in zip(texts, value.strategies, strict=True):
             need(text or not strategy, "A response without code has to be degenerate", value.degenerate)
             need(strategy == value.strategies[texts.index(text)], "Equal programs get different strategies", value.ids)
 
-    def faulty(self, fault: Fault, problem: Any, rollouts: Any, verdicts: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def faulty(self, fault: Any, problem: Any, rollouts: Any, verdicts: Any) -> Inputs:
         yield "a verdict", (problem, rollouts, (fault, *verdicts[1:]))
         yield "a response", (problem, (fault, *rollouts[1:]), verdicts)
 
-    def reordered(self, part: Any, value: Any, problem: Problem, *rows: Any) -> Any:
-        order = made.turned(len(rows[0]))
-        moved = tuple(tuple(each[i] for i in order) for each in rows)
-        return (problem, *moved), replace(value, ids=value.ids[order], degenerate=value.degenerate[order])
+    def reordered(self, value: Any, problem: Problem, rollouts: Any, verdicts: Any) -> Any:
+        order = made.turned(len(rollouts))
+        moved = (problem, made.in_order(rollouts, order), made.in_order(verdicts, order))
+        return moved, made.with_order(value, order, "ids", "degenerate")
 
     def essence(self, value: Any) -> Any:
-        """Who shares a strategy: ids by first occurrence."""
-        first: dict[int, int] = {}
-        return [it and first.setdefault(it, len(first) + 1) for it in getattr(value, "strategies", ())] or value
+        """Who shares a strategy: each one's first program."""
+        strategies = getattr(value, "strategies", ())
+        return [it and 1 + strategies.index(it) for it in strategies] or value
 
+    def check_several_threads_may_ask_at_once(self) -> None:
+        part = self.make()
+        with ThreadPoolExecutor(4) as pool:
+            said = "Asked by four threads at once it errs"
+            list(pool.map(lambda it: self.repeat(part, it, said), [*self.answers] * 3))
 
-def _works_in_threads(trial: Trial) -> None:
-    part, asked = trial.make(), [*trial.answers] * 3
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda it: trial.ask(part, it.sample), asked))
-    for it, again in zip(asked, found, strict=True):
-        got = again.error or again.value
-        need(same(it.plain, got), f"Asked by four threads at once it errs, for {it.sample.shown}", got, it.value)
-
-
-def _is_probed(trial: Trial) -> None:
-    try:
-        found = trial.make().probe()
-    except JudgeUnavailable:
-        return
-    need(found is None, "probe() has to return None, or raise JudgeUnavailable", found)
-
-
-JudgeContract.own = (
-    Check("several threads may ask at once", _works_in_threads),
-    Check("a probe returns, or says that it is away", _is_probed),
-)
-
-
-class Declined(UsageError):
-    """A scaffold does not take a problem."""
+    def check_a_probe_returns_or_says_that_it_is_away(self) -> None:
+        with suppress(JudgeUnavailable):
+            found = self.make().probe()
+            need(found is None, "probe() has to return None, or raise JudgeUnavailable", found)
 
 
 class ScaffoldContract(Contract):
-    kind, key, what, declines = "scaffold", "scaffold.name", "a subclass of Scaffold", (Declined,)
+    kind, what, base, declines = "scaffold", "a subclass of Scaffold", Scaffold, (UsageError,)
     hint = "raise UsageError for a problem that it can't ask for"
+    inputs = ("the problem",)
     known: ClassVar = {**scaffolds.KNOWN, **recipe_parts("scaffold.name")}
 
-    def is_one(self, thing: Any) -> bool:
-        return isinstance(thing, type) and issubclass(thing, Scaffold)
-
-    def samples(self, part: Scaffold) -> Iterator[Input]:
+    def samples(self, part: Scaffold) -> Inputs:
         for attempts in made.taken_sizes(part.check):
             for problem in (part.own_problems() or made.made_problems())[:2]:
-                yield Input(f"{attempts} attempts at {problem.id}", (problem, attempts))
+                yield f"{attempts} attempts at {problem.id}", (problem, attempts)
 
     def answer(self, part: Scaffold, problem: Problem, attempts: int) -> Any:
         """The asks of each round; drafts are made."""
@@ -222,15 +189,25 @@ class ScaffoldContract(Contract):
         for ask in (ask for asks in value for ask in asks):
             need(made.SECRET not in f"{ask.prompt}{ask.text}", "It shows the hidden tests or the solution", ask.prompt)
 
-    def faulty(self, fault: Fault, problem: Problem, attempts: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        yield "the problem", (fault, attempts)
+    def check_what_it_declares_fits(self) -> None:
+        part = self.make()
+        for size in made.taken_sizes(part.check):
+            for name, least in (("block", 1), ("planned_drafts", 0), ("planned_attempts", 0)):
+                found = getattr(part, name)(size)
+                said = f"{name}({size}) has to be a whole number from {least}"
+                need(type(found) is int and found >= least, said, found)
+        for it in self.answers:
+            problem, attempts = it.args
+            for ask in it.value[-1]:
+                said, instead = "too_long() has to give an Ask of the same role", part.too_long(problem, ask)
+                need(getattr(instead, "role", "") == ask.role, said, instead)
+            methods = part.methods((), attempts) if len(it.value) == 1 else None
+            need(methods is None or len(methods) == attempts, f"methods() has to give {attempts}, or None", methods)
 
 
 def _asked(part: Scaffold, problem: Problem, drafts: tuple[Draft, ...], attempts: int) -> Sequence[Ask]:
-    try:
-        first = part.ask(problem, drafts, attempts)
-    except UsageError as error:
-        raise Declined(str(error)) from error
+    """One round. Raises `UsageError` where the part declines."""
+    first = part.ask(problem, drafts, attempts)
     try:
         again = checked_asks(part, problem, drafts, attempts)
     except UsageError as error:
@@ -241,26 +218,7 @@ def _asked(part: Scaffold, problem: Problem, drafts: tuple[Draft, ...], attempts
 
 
 def _draft(ask: Ask, place: int) -> Draft:
-    program, *outcome = made.PROGRAMS[place % len(made.PROGRAMS)]
-    rollout = made.made_rollout(
-        place, f"- look at {place}\n- use a loop\n```python\n{program}\n```" if place != 1 else ""
-    )
-    return Draft(rollout, ask.role, ask.parent, made.made_verdict(*outcome) if ask.score else None)  # type: ignore[arg-type]
-
-
-def _scaffold_declares(trial: Trial) -> None:
-    part = trial.make()
-    for size in made.taken_sizes(part.check):
-        for name, least in (("block", 1), ("planned_drafts", 0), ("planned_attempts", 0)):
-            found = getattr(part, name)(size)
-            need(type(found) is int and found >= least, f"{name}({size}) has to be a whole number from {least}", found)
-    for it in trial.answers:
-        problem, attempts = it.sample.args
-        for ask in it.value[-1]:
-            instead = part.too_long(problem, ask)
-            need(getattr(instead, "role", "") == ask.role, "too_long() has to give an Ask of the same role", instead)
-        methods = part.methods((), attempts) if len(it.value) == 1 else None
-        need(methods is None or len(methods) == attempts, f"methods() has to give {attempts}, or None", methods)
-
-
-ScaffoldContract.own = (Check("what it declares fits", _scaffold_declares),)
+    program, status, construct = made.PROGRAMS[place % len(made.PROGRAMS)]
+    text = f"- look at {place}\n- use a loop\n```python\n{program}\n```" if place != 1 else ""
+    verdict = made.made_verdict(status, construct) if ask.score else None
+    return Draft(made.made_rollout(place, text), ask.role, ask.parent, verdict)

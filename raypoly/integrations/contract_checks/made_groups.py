@@ -43,9 +43,8 @@ def made_rollout(place: int, text: str) -> Rollout:
 
 
 def made_verdict(status: values.Status, construct: str) -> Verdict:
-    evidence = (
-        Evidence(f"def f(a):\n    {construct}", (construct,), {construct: 40.0}, construct) if construct else None
-    )
+    source = f"def f(a):\n    {construct}"
+    evidence = Evidence(source, (construct,), {construct: 40.0}, construct) if construct else None
     failure = Failure(2, "f(3)", "3", "6") if status in ("wrong", "error") else None
     return Verdict(status, 4 if status == "passed" else int(status == "wrong"), 4, 0.1, "", evidence, failure)
 
@@ -60,13 +59,11 @@ def made_group(size: int, start: int = 0, step: int = 1) -> Group:
     return Group(3, size, "double", tuple(rollouts), found, drafts, (np.arange(size) % 2).astype(np.int32))
 
 
-def reordered_group(group: Group) -> Group:
-    """The group with its rollouts `turned`."""
-    order, labels, verdicts = turned(group.size), group.labels, group.verdicts or ()
-    assert labels is not None
-    labels = Labels(labels.ids[order], labels.degenerate[order], labels.judge)
-    moved = replace(group, rollouts=tuple(group.rollouts[i] for i in order), draft_of=group.draft_of[order])
-    return moved.with_findings(score=tuple(verdicts[i] for i in order), judge=labels)
+def made_groups() -> Iterator[tuple[str, Group]]:
+    """Each in words, and itself."""
+    for size, start, step in ((1, 0, 1), (1, 4, 1), (2, 0, 8), (2, 1, 1), (3, 4, 8), (8, 0, 1)):
+        group = made_group(size, start, step)
+        yield f"{size} programs ({', '.join(verdict.status for verdict in group.verdicts or ())})", group
 
 
 def turned(size: int) -> list[int]:
@@ -74,11 +71,16 @@ def turned(size: int) -> list[int]:
     return [*range(0, size, 2), *range(1, size, 2)][::-1]
 
 
-def made_groups() -> Iterator[tuple[str, Group]]:
-    """Each in words, and itself."""
-    for size, start, step in ((1, 0, 1), (1, 4, 1), (2, 0, 8), (2, 1, 1), (3, 4, 8), (8, 0, 1)):
-        group = made_group(size, start, step)
-        yield f"{size} programs ({', '.join(verdict.status for verdict in group.verdicts or ())})", group
+def in_order(rows: Any, order: Any) -> Any:
+    """These rows of a tuple, array or tensor."""
+    if rows is None:
+        return None
+    return tuple(rows[place] for place in order) if isinstance(rows, tuple) else rows[order]
+
+
+def with_order(whole: Any, order: Any, *names: str) -> Any:
+    """A dataclass with these rows of some fields."""
+    return replace(whole, **{name: in_order(getattr(whole, name), order) for name in names})
 
 
 def taken_sizes(check: Callable[[int], None]) -> Sequence[int]:

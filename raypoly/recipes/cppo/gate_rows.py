@@ -91,14 +91,14 @@ def encode_rows(plans: Iterable[LabelledPlan]) -> bytes:
 def read_rows(file: Path) -> list[LabelledPlan]:
     """The plans of `encode_rows`, of problems without tests. Raises `UsageError` for the first other row."""
     if not file.is_file():
-        raise UsageError(f"{file} is not there: `raypoly prepare` writes rows of a gate (docs/cppo.md).")
+        raise UsageError(f"{file} is not there: `raypoly make-plans` writes rows of a gate (docs/cppo.md).")
     found = []
     for number, row in rows_of(file):
         try:
             found.append(_read(row))
         except ValueError as error:
             raise UsageError(
-                f"{file} row {number} is no row of a gate: {error_reason(error)}. Take rows that `raypoly prepare` "
+                f"{file} row {number} is no row of a gate: {error_reason(error)}. Take rows that `raypoly make-plans` "
                 "wrote (docs/cppo.md)."
             ) from error
     return found

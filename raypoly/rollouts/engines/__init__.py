@@ -38,9 +38,29 @@ OWN_ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("block_size", "disable_log_stats", "enforce_eager", "enable_chunked_prefill", "seed"), _OURS),
 }
 """The arguments that `VllmEngine` sets, and the keys that decide them."""
+_REFUSED: Mapping[str, str] = {
+    **OWN_ARGUMENTS,
+    "load_format": "model.path",
+    "quantization": "model.dtype: engine and learner have the same weights",
+    **dict.fromkeys(
+        ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"), "generator.engines: each has one GPU"
+    ),
+}
+
+CPU_BLOCK = 32
+"""Tokens of a block of vLLM's KV cache on a CPU."""
 
 Weights = Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]
 """Float32 arrays by transformers' names."""
+
+
+def cpu_cache_bytes(config: GeneratorConfig, token_bytes: int) -> int:
+    """Size of vLLM's KV cache on a CPU; `token_bytes`: keys and values of one token, in all layers.
+
+    Room for all sequences twice, so that a prompt stays for the rollouts that follow; at most `generator.memory_gib`.
+    """
+    blocks = 1 + -(-(config.max_prompt_tokens + config.max_tokens) // CPU_BLOCK)
+    return min(round(config.memory_gib * 2**30), 2 * config.max_sequences * blocks * CPU_BLOCK * token_bytes)
 
 
 @dataclass(frozen=True)
@@ -165,10 +185,10 @@ def check_engine_args(config: GeneratorConfig) -> None:
             "leave them out, or set generator.engine=vllm."
         )
     for name in config.engine_args:
-        if name in OWN_ARGUMENTS:
-            raise UsageError(f"generator.engine_args.{name} can't be given: it is decided by {OWN_ARGUMENTS[name]}.")
+        if name in _REFUSED:
+            raise UsageError(f"generator.engine_args.{name} can't be given: it is decided by {_REFUSED[name]}.")
         if (known := vllm_arguments()) and name not in known:
-            near = get_close_matches(name, known - OWN_ARGUMENTS.keys(), n=3)
+            near = get_close_matches(name, known - _REFUSED.keys(), n=3)
             hint = f"; did you mean {' or '.join(near)}?" if near else "."
             raise UsageError(f"generator.engine_args.{name} is no argument of the EngineArgs of vLLM{hint}")
 

@@ -18,7 +18,7 @@ from transformers import AutoConfig
 
 from raypoly.core.config import GeneratorConfig
 from raypoly.core.values import Float32, Int32
-from raypoly.rollouts.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
+from raypoly.rollouts.engines import CPU_BLOCK, Asleep, Sample, SampleRequest, Weights, cpu_cache_bytes, end_tokens
 from raypoly.rollouts.engines.transfer import Parcel
 from raypoly.rollouts.engines.vllm_transfer import backend, checked_vllm, update_info
 from raypoly.rollouts.engines.vllm_weights import LOAD_FORMAT, LoadedWeights, keep_head_in_float32, register_loader
@@ -40,9 +40,11 @@ class VllmEngine:
         cuda = torch.cuda.is_available()
         _prepare_process(config, dtype, cuda)
         vllm = checked_vllm()  # after the environment is set: vLLM reads it at import
-        tied = not cuda and AutoConfig.from_pretrained(model_path).tie_word_embeddings
+        model = AutoConfig.from_pretrained(model_path)
+        tied = not cuda and model.tie_word_embeddings
         if tied:
             register_loader()
+        cache = {} if cuda else {"kv_cache_memory_bytes": cpu_cache_bytes(config, _token_bytes(model, dtype))}
         self._config = config
         self._stop = end_tokens(model_path)
         self._vllm = vllm
@@ -58,7 +60,7 @@ class VllmEngine:
                 logprobs_mode="processed_logprobs",
                 generation_config="vllm",
                 enable_prefix_caching=True,
-                block_size=32 if not cuda else None,
+                block_size=CPU_BLOCK if not cuda else None,
                 gpu_memory_utilization=config.gpu_memory_fraction,
                 enable_sleep_mode=cuda and config.placement == "colocated",
                 weight_transfer_config=backend(config.transport),
@@ -70,7 +72,7 @@ class VllmEngine:
                 enable_chunked_prefill=cuda,
                 max_num_batched_tokens=max(8192, config.max_prompt_tokens + config.max_tokens),
                 seed=0,
-                **({"load_format": LOAD_FORMAT} if tied else {}) | config.engine_args,
+                **cache | ({"load_format": LOAD_FORMAT} if tied else {}) | config.engine_args,
             )
         )
         (self._loaded,) = self._engine.apply_model(partial(LoadedWeights, dtype=getattr(torch, dtype)))
@@ -190,11 +192,18 @@ def _prepare_process(config: GeneratorConfig, dtype: str, cuda: bool) -> None:
         return
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # vLLM's log-prob ranks are compiled even in eager mode
     os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
-    os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(max(1, round(config.memory_gib)))
     os.environ["OMP_NUM_THREADS"] = str(config.threads)
     torch.set_num_threads(config.threads)
     if dtype == "bfloat16" and hasattr(torch.cpu, "_init_amx"):
         torch.cpu._init_amx()
+
+
+def _token_bytes(model: Any, dtype: str) -> int:
+    # keys and values of one token in all layers, by transformers' config
+    shape = model.get_text_config()
+    head = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
+    keys = getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads
+    return int(2 * shape.num_hidden_layers * keys * head * getattr(torch, dtype).itemsize)
 
 
 def _sample(output: Any) -> Sample:

@@ -263,7 +263,7 @@ def extra_columns(groups: Sequence[Group], drafts: bool = False) -> dict[str, pa
         if any(finding is not None for finding in own):
             sizes = [len(group.drafts) if drafts else group.size for group in groups]
             columns = stacked([finding_rows(name, *each) for each in zip(own, sizes, strict=True)])
-            found |= {f"{name}/{column}": values for column, values in columns.items()}
+            found |= {f"{name}/{column}": columns[column] for column in sorted(columns)}
     return found
 
 

@@ -9,8 +9,9 @@ rollouts/evaluation-test-step-000080.parquet   an evaluation, its results in the
     files.table(12)            # Arrow, from step-000012.parquet or from its bundle
     files.step(12)             # as it was trained on
 
-What a row holds is `_attempt_rows` and, for drafts, `_with_drafts`; `_group_of` reads it back. After a change there,
-raise `SCHEMA` (`sealed_files`).
+What a row holds is `_attempt_rows` and, for drafts, `_with_drafts`; `_group_of` reads it back. The journal has the same
+`rollout_columns`, an evaluation rows of its own (`evaluation_results`). After a change there, raise `SCHEMA`
+(`sealed_files`), by which older runs are refused. A stage's columns come by themselves.
 """
 
 from __future__ import annotations

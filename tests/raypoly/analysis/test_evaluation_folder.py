@@ -118,7 +118,7 @@ def test_what_is_no_model_is_refused_and_any_changed_weight_is_another_digest(tm
     (model / "model.safetensors").write_bytes(data)
     assert weights_digest(model) != first
     (model / "model.safetensors").unlink()
-    with pytest.raises(UsageError, match="has a config and no weights"):
+    with pytest.raises(UsageError, match="copy its weights again"):
         weights_digest(model)
     with pytest.raises(UsageError, match=r"it has no config\.json that can be read"):
         weights_digest(tmp_path)

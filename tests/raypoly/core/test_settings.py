@@ -6,11 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
+from raypoly.algorithms.losses.clipped_surrogate import ClippedSurrogateConfig
 from raypoly.core.config import Config
 from raypoly.core.config_keys import config_keys, dotted_values
 from raypoly.core.errors import UsageError
-from raypoly.core.settings import CONFIGS, dump, load
+from raypoly.core.foreign_keys import FOREIGN
+from raypoly.core.plugins import parse_parameters
+from raypoly.core.settings import CONFIGS, dump, load, no_such_option
 
 
 def refused(*overrides: str, path: str | None = None) -> str:
@@ -79,6 +83,66 @@ def test_off_is_a_word_where_a_key_takes_words_and_false_where_it_takes_that(tmp
 )
 def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) -> None:
     assert f"did you mean {hint}?" in refused(override)
+
+
+@pytest.mark.parametrize(
+    ("override", "ours"),
+    [
+        ("learning_rate=1e-4", "train.lr"),
+        ("train.num_generations=8", "train.rollouts"),
+        ("actor_rollout_ref.rollout.n=8", "train.rollouts"),
+        ("trainer.total_training_steps=5", "train.steps"),
+        ("actor_rollout_ref.actor.optim.total_training_steps=5", "train.schedule_steps"),
+        ("train.beta=0.1", "loss.kl_coefficient"),
+    ],
+)
+def test_another_trainers_key_is_told_by_its_name_here(override: str, ours: str) -> None:
+    with pytest.raises(UsageError, match=rf": raypoly calls it {re.escape(ours)} \(docs/from-verl\.md\)\.$"):
+        load(None, [override])
+
+
+def test_other_trainers_names_lead_to_keys_that_exist_and_hide_none() -> None:
+    known = {key.name for key in config_keys()}
+    parameters = {f"loss.{name}" for name in ClippedSurrogateConfig.model_fields} | {"objective.std"}
+    assert set(FOREIGN.values()) <= known | parameters
+    assert not FOREIGN.keys() & known
+    assert {name: key for name, key in FOREIGN.items() if key.endswith(f".{name}")} == {}
+
+
+def test_a_run_of_the_default_config_with_another_model_has_the_models_name() -> None:
+    assert load(None).run.name == "tiny"
+    assert load(None, ["model.path=Qwen/Qwen3-0.6B"]).run.name == "Qwen3-0.6B"
+    assert load(None, ["model.path=/models/mine.gguf", "run.name=own"]).run.name == "own"
+    assert load(str(CONFIGS / "smollm2.yaml")).run.name == "smollm2"
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(UsageError) as told:
+        load(None, ["train.stepz=3", "train.lr=fast", "learning_rate=1", "train.rollouts=yes"])
+    assert [line.partition(" ")[0] for line in str(told.value).splitlines()].count("There") == 2
+    assert "train.lr=fast" in str(told.value)
+    assert "train.rollouts=True" in str(told.value)
+
+
+def test_a_part_s_wrong_parameters_are_a_sentence_each() -> None:
+    class Takes(BaseModel, extra="forbid"):
+        of_two_kinds: int | list[int] = 0
+        other: int = 0
+
+    with pytest.raises(UsageError) as told:
+        parse_parameters(Takes, {"of_two_kinds": "x", "other": "y", "epsilon": 1}, "loss", "loss.name=mine")
+    first, second, third = str(told.value).splitlines()
+    assert first.startswith("loss.of_two_kinds.int='x' does not fit mine: ")
+    assert second.startswith("loss.other='y' does not fit mine: ")
+    assert third.startswith("loss.epsilon=1 does not fit mine: raypoly calls it loss.clip_low (it takes: of_two_kinds")
+
+
+@pytest.mark.parametrize(
+    ("option", "key"), [("--steps", "train.steps"), ("--learning-rate", "train.lr"), ("--train.steps", "train.steps")]
+)
+def test_an_option_that_is_a_key_is_told_so(option: str, key: str) -> None:
+    assert no_such_option(option).endswith(f"here {key}=...")
+    assert no_such_option("--frobnicate") == ""
 
 
 def test_an_unknown_key_names_its_file_and_a_renamed_one_is_told_its_new_name(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_bad_rows_are_named_by_file_line_and_reason(tmp_path: Path, caplog: pyte
 def test_rows_without_a_question_are_left_out_of_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     problems = load(tmp_path / "rows.jsonl", [row("one"), row("two", query="")], validation=0, test=0)
     assert [p.id for p in problems.splits["train"]] == ["one"]
-    assert "problem two is left out" in caplog.text
+    assert "1 of 2 problems are left out, whose rows have no text to ask the policy with, such as two" in caplog.text
     with pytest.raises(UsageError, match="no problem to train on"):
         load(tmp_path / "rows.jsonl", [row("two", query="")], validation=0, test=0)
 
@@ -165,7 +165,7 @@ def test_missing_files_and_oversized_splits_are_refused(tmp_path: Path) -> None:
         build_problem_set(ProblemsConfig(source="jsonl", path=str(tmp_path / "absent.jsonl")))
     with pytest.raises(UsageError, match=r"problems\.path=FILE"):
         build_problem_set(ProblemsConfig(source="jsonl"))
-    with pytest.raises(UsageError, match="lower them"):
+    with pytest.raises(UsageError, match=r"set problems\.validation=0 problems\.test=0"):
         load(tmp_path / "rows.jsonl", [row("one"), row("two")])
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from raypoly.core.errors import UsageError
@@ -162,6 +162,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=ROWS, suppress_health_check=list(HealthCheck))
 @given(line=lines())
+@example(line=b'{"prompt": "Add.", "answer": " "}')
 def test_a_damaged_row_is_loaded_or_set_aside_with_a_reason(folder: Path, line: bytes) -> None:
     (folder / "rows.jsonl").write_bytes(b"\n" + line + b"\n")  # a file that begins as gzip does is one, or damaged
     begin = time.process_time()

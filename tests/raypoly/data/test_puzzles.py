@@ -8,6 +8,7 @@ import random
 import sys
 from collections import Counter
 from functools import cache
+from typing import Literal
 
 import pytest
 
@@ -15,7 +16,7 @@ from raypoly.core.config import ProblemsConfig, ScorerConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem
 from raypoly.data import ProblemSet, build_problem_set
-from raypoly.data.puzzles import PROFILES, STEP_LIMIT, puzzle_of
+from raypoly.data.puzzles import PROFILES, STEP_LIMIT, drawn_shares, puzzle_of
 from raypoly.data.puzzles.puzzle_solutions import STRATEGIES, render_mistake, render_solution
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox import Sandbox
@@ -26,7 +27,7 @@ WRONG = 100
 
 
 @cache
-def problem_set(seed: int = 0, budgets: bool = True) -> ProblemSet:
+def problem_set(seed: int = 0, budgets: bool | Literal["drawn"] = True) -> ProblemSet:
     return build_problem_set(ProblemsConfig(seed=seed, budgets=budgets))
 
 
@@ -110,6 +111,18 @@ def test_the_best_single_strategy_solves_seven_tenths_of_each_split() -> None:
             assert share <= 0.75
         loops = sum("for" in survivors[p.metadata["budget"]] for p in problems) / len(problems)
         assert loops == pytest.approx(0.70, abs=0.02)
+
+
+def test_drawn_budgets_have_the_seed_s_own_shares_alike_in_all_splits() -> None:
+    for seed in range(4):
+        shares = drawn_shares(seed)
+        assert sum(shares) == pytest.approx(1.0)
+        for problems in problem_set(seed, "drawn").splits.values():
+            found = Counter(problem.metadata["budget"] for problem in problems)
+            for profile, share in zip(PROFILES, shares, strict=True):
+                assert abs(found[profile.name] - share * len(problems)) <= 1
+    loops = [sum(drawn_shares(seed)[1:]) for seed in range(2000)]
+    assert (min(loops) < 0.1, max(loops) > 0.9, sum(loops) / len(loops)) == (True, True, pytest.approx(0.75, abs=0.02))
 
 
 def test_the_prompt_says_nothing_of_the_budget() -> None:

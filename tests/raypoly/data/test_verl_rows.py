@@ -168,11 +168,11 @@ def test_files_that_are_none_of_verls_are_refused(tmp_path: Path) -> None:
     [
         (["objective.name=grpo"], "reward.name=passed can't judge"),
         (
-            ["reward.name=compute_score", "reward.compute_score=m:f"],
+            ["reward.name=m:compute_score"],
             "judge.name=structural finds strategies in programs alone",
         ),
-        (["reward.name=compute_score", "reward.compute_score=m:f", "judge.name=http"], "set judge.name=openai"),
-        (["reward.name=compute_score", "reward.compute_score=m:f", "objective.name=diver"], "diver needs"),
+        (["reward.name=m:compute_score", "judge.name=http"], "set judge.name=openai"),
+        (["reward.name=m:compute_score", "objective.name=diver"], "diver needs"),
     ],
 )
 def test_not_run_is_never_taken_for_wrong(tmp_path: Path, overrides: list[str], said: str) -> None:
@@ -187,7 +187,7 @@ def test_not_run_is_never_taken_for_wrong(tmp_path: Path, overrides: list[str], 
         ["judge.name=openai"],
         ["judge.name=ensemble", "judge.members=[openai,openai]"],
     ):
-        own = ["reward.name=compute_score", "reward.compute_score=m:f"]
+        own = ["reward.name=m:compute_score"]
         require_tests(problems, load(None, [*fits, *own], lambda text: None))
 
 

@@ -83,7 +83,7 @@ def test_two_names_of_the_same_code_are_two_modules(tmp_path: Path, monkeypatch:
 
 
 def test_what_can_be_imported_goes_by_its_own_name() -> None:
-    assert module_of(passed, "reward") == "raypoly.verifier.rewards:passed"
+    assert module_of(passed, "reward") == "raypoly.verifier.rewards.reward_function:passed"
 
 
 def test_what_cannot_be_sent_is_refused_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from raypoly.learner import logprobs
-from raypoly.learner.logprobs import token_logprobs, tokens_of_chunk
+from raypoly.learner import logit_chunks
+from raypoly.learner.logit_chunks import tokens_of_chunk
+from raypoly.learner.logprobs import bf16_factors, token_logprobs
 
 TOKENS, WIDTH, VOCABULARY = 29, 24, 1000
 TEMPERATURE = 0.7
@@ -32,7 +33,7 @@ def case(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A "MiB" of 28,000 bytes: seven tokens a chunk, the last one partly filled."""
-    monkeypatch.setattr(logprobs, "MIB", 7 * 4 * VOCABULARY)
+    monkeypatch.setattr(logit_chunks, "MIB", 7 * 4 * VOCABULARY)
     assert tokens_of_chunk(VOCABULARY, 1) == 7
 
 
@@ -128,7 +129,7 @@ def test_under_bf16_only_the_factors_are_rounded() -> None:
 def test_rounding_of_factors_ends_with_the_product() -> None:
     hidden, head, targets = case(torch.float32)
     before = torch.backends.mkldnn.matmul.fp32_precision
-    with logprobs.bf16_factors():
+    with bf16_factors():
         assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
     with torch.autocast("cpu", dtype=torch.bfloat16):
         token_logprobs(hidden, head, targets, 1.0)[0].sum().backward()
@@ -148,7 +149,7 @@ import json, sys
 import torch
 from pathlib import Path
 from transformers import Qwen2Config, Qwen2ForCausalLM
-from raypoly.learner.logprobs import token_logprobs
+from raypoly.learner.logprobs import bf16_factors, token_logprobs
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()

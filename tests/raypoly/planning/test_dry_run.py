@@ -181,8 +181,9 @@ def test_a_plan_says_how_a_file_of_problems_is_split(problems: Path, capsys: pyt
 
 def test_a_step_needs_no_more_problems_than_there_are(problems: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--gpu", "h200", "problems.source=jsonl", f"problems.path={problems}", "model.path=Qwen/Qwen3-4B-Base"]
+    words += ["problems.validation=64", "problems.test=64"]
     assert dry_run(*words, "train.prompts_per_step=33") == 2
-    assert "train.prompts_per_step=33, but there are only 32 training problems: lower it" in capsys.readouterr().err
+    assert "only 32 training problems: set train.prompts_per_step=32." in capsys.readouterr().err
     assert dry_run(*words, "train.prompts_per_step=30", "train.refill=3") == 2
     assert "are 33 problems a step, but there are only 32 training problems" in capsys.readouterr().err
 
@@ -206,7 +207,7 @@ def test_evaluations_are_planned_on_splits_that_have_tests_to_run(
     words = ["--gpu", "h200", "--config", str(CONFIGS / "poly_epo_4xh200.yaml"), "train.prompts_per_step=8"]
     words += ["train.mini_batch_prompts=8", "problems.validation=4", "problems.test=4"]
     words += ["problems.source=verl", f"problems.path={path}", "problems.chat_template=plain"]
-    assert dry_run(*words, "reward.name=compute_score", "reward.compute_score=scored_here:compute_score") == 0
+    assert dry_run(*words, "reward.name=scored_here:compute_score") == 0
     said = capsys.readouterr().out
     assert "evaluation: none on test (no problem with tests)\nevaluation: none on validation" in said
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +12,8 @@ import pytest
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, this_machine
-from raypoly.planning.preflight import check_config
+from raypoly.planning.preflight import check_config, require_gpu, require_model
+from tests.support.random_model import random_model
 
 ROOMY = FreeResources(memory=64 * GIB, disk=64 * GIB)
 
@@ -78,6 +81,9 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ("train.schedule=linear train.steps=0", "together are 0 steps"),
         ('generator.engine_args={"seed":1}', "generator.engine_args.seed can't be given"),
         ("generator.engine_args=7", "should be names with values"),
+        ('generator.engine_args={"tensor_parallel_size":2}', "it is decided by generator.engines: each has one GPU"),
+        ("generator.engine=sglang", "generator.engine='sglang' is unknown. Known: transformers, vllm, or one of your"),
+        (f"model.path={__file__}", "is a file, and a model is a folder, a name on the Hugging Face hub or a .gguf"),
         ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
         ("scorer.evidence=false", "judge.name=structural needs scorer.evidence"),
         ("judge.base_url=http://me:pw@a/v1", "judge.base_url has a name or a password in its address"),
@@ -112,8 +118,62 @@ def test_a_hub_id_is_no_missing_folder(tmp_path: Path) -> None:
     assert check_config(load(None, ["model.path=Qwen/Qwen3-0.6B"]), tmp_path, ROOMY) == []
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_or_its_tokenizer_is_refused(tmp_path: Path) -> None:
     assert "no config.json" in refused(tmp_path, f"model.path={tmp_path}")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match="holds no tokenizer"):
+        require_model(str(tmp_path), tmp_path / "run")
+
+
+def test_a_folder_that_was_copied_in_part_or_from_two_models_is_refused(tmp_path: Path) -> None:
+    model = random_model(tmp_path / "model")
+    whole = {name: (model / name).read_bytes() for name in ("model.safetensors", "tokenizer.json", "config.json")}
+    tokenizer = json.loads(whole["tokenizer.json"])
+    tokenizer["model"]["vocab"] |= {f"word{number}": 1000 + number for number in range(1000)}
+    index = json.dumps({"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}).encode()
+    for name, content, said in (
+        ("model.safetensors", whole["model.safetensors"][:-1], "model.safetensors is cut or damaged"),
+        ("model.safetensors", b"version https://git-lfs.github.com/spec/v1", "model.safetensors is cut or damaged"),
+        ("model.safetensors", None, r"has no \*.safetensors or \*.bin"),
+        ("model.safetensors.index.json", index, r"has no model-2\.safetensors: copy its weights again"),
+        ("tokenizer.json", b"{", "tokenizer.json is no JSON"),
+        ("tokenizer.json", json.dumps(tokenizer).encode(), r"tokenizer has 1,300 tokens and its config\.json 300"),
+    ):
+        require_model(str(model), tmp_path / "run")
+        if content is None:
+            (model / name).unlink()
+        else:
+            (model / name).write_bytes(content)
+        with pytest.raises(UsageError, match=said):
+            require_model(str(model), tmp_path / "run")
+        (model / name).unlink(missing_ok=True)
+        for kept, data in whole.items():
+            (model / kept).write_bytes(data)
+    (model / "config.json").write_text("{oops")
+    assert "its config.json is no JSON object" in refused(tmp_path, f"model.path={model}")
+
+
+def test_a_run_that_needs_a_gpu_is_refused_where_none_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")  # no nvidia-smi
+    for placement in ("colocated", "split"):
+        with pytest.raises(UsageError, match=f"placement={placement} needs a GPU and the cluster has none"):
+            require_gpu(load(None, [f"generator.placement={placement}"]))
+    require_gpu(load(None, ["generator.placement=split", "generator.transport=gloo"]))
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    require_gpu(load(None, ["generator.placement=split"]))
+
+
+def test_a_model_that_the_hub_does_not_give_is_told_before_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    told = subprocess.run(
+        [sys.executable, "-m", "raypoly.train", "model.path=org/none", f"run.dir={tmp_path / 'run'}"],
+        capture_output=True,
+        text=True,
+    )
+    assert (told.returncode, (tmp_path / "run").exists()) == (2, False)
+    assert told.stderr.startswith("model.path=org/none is no folder here and could not be had from the Hugging Face")
 
 
 def test_too_little_memory_is_refused_with_both_numbers(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_drafts_that_differ_from_zero_by_rounding_alone_teach_nothing(size: int)
         None, ["objective.name=cppo", "scaffold.name=tuple", "loss.name=clipped_surrogate"], lambda text: None
     )
     parts = NamedParts.build(config)
-    estimator = AdvantageEstimator(parts.objective, parts.scaffold, parts.reward)
+    estimator = AdvantageEstimator(parts.objective, parts.scaffold, parts.rewards)
     group, zeros = make_group(0, 0, size), np.zeros(size)
     for of_drafts, silent in ((1.1e-10, True), (0.1, False)):
         trained = TrainingGroup(group, zeros, zeros, draft_advantages=np.full(2, of_drafts))

@@ -71,7 +71,7 @@ def test_driver_killed_at_any_moment_of_its_start_and_of_its_replay_goes_on(
     said = driver.log().rpartition("Loading the problems ...")[2]
     (resumed,) = re.findall(r"^Resuming at step (\d) of 5$", said, re.M)
     assert f"\nLearning steps 1 to {int(resumed) - 1} again from the journal, without sampling ...\n" in said
-    assert "\nStarting learner, engine, scorers and judge (" in said
+    assert "\nStarting learner, engine, scorers, judge and reward functions (" in said
 
 
 @pytest.mark.skipif(not ALL, reason="RAYPOLY_EARLY_KILLS=all kills them; `benchmarks.chaos` kills them at any time")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
+import time
 from datetime import datetime
 
 import pytest
 from rich.console import Console
 
+from raypoly.core.progress_display import waiting
 from raypoly.strategies.judge.judge_usage import dollars
 from tests.support.finished_run import metrics_row
 from workflows.observers.progress import Progress, describe_step
@@ -68,6 +71,40 @@ def test_a_log_gets_at_most_one_line_a_second_and_the_last_step_always_and_long_
         clock.time += 1
         progress.stage("generate", done, 160)
     assert 2 <= out.getvalue().count("generate") <= 4
+
+
+def test_a_log_is_told_again_and_again_what_takes_long_but_not_beside_other_lines() -> None:
+    out = io.StringIO()
+    console = Console(file=out)
+    with waiting("Starting Ray", console, line_seconds=0.2):
+        time.sleep(0.7)
+    told = out.getvalue().splitlines()
+    assert 2 <= len(told) <= 3
+    assert all(re.fullmatch(r"  still starting Ray, 0\.\d s", line) for line in told)
+    with waiting("Starting Ray", console, time.monotonic, line_seconds=0.2):
+        time.sleep(0.5)
+    assert len(out.getvalue().splitlines()) == len(told), "another line came meanwhile"
+    progress = Progress(console)
+    with progress.waiting("Loading"), progress.waiting("Short", announce=False):
+        pass
+    assert out.getvalue().splitlines()[len(told) :] == ["Loading ..."]
+
+
+def test_a_terminal_gets_a_spinner_with_the_time() -> None:
+    out = io.StringIO()
+    with waiting("Starting Ray", Console(file=out, force_terminal=True, width=80, _environ={"TERM": "xterm"})):
+        time.sleep(0.6)
+    assert "Starting Ray, 0." in out.getvalue()
+
+
+def test_an_evaluation_is_told_more_often_than_a_steps_stages() -> None:
+    out, clock = io.StringIO(), Clock()
+    progress = Progress(Console(file=out), clock)
+    with progress.waiting("Measuring"):
+        for done in range(100):
+            clock.time += 1
+            progress.stage("generate", done, 160)
+    assert 9 <= out.getvalue().count("generate") <= 12
 
 
 def test_a_pause_says_since_when_and_why_and_that_it_ends_by_itself() -> None:

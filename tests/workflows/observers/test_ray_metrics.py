@@ -31,6 +31,8 @@ ROW = {
     **dict.fromkeys(("mismatch_k3", "importance_ess", "ratio_clipped_low", "ratio_clipped_high", "kl_reference"), 0.01),
     **dict.fromkeys(("judge_agreement", "strategies_structural", "strategies_correct_judged"), 0.5),
     "objective/sets": 6.0,
+    "reward/length": 0.5,
+    "unknown_rollouts": 0,
     "response_tokens": 100,
     "decoded_tokens": {"plan": 40, "solve": 100},
     "drafts": {"plan": 2},

@@ -24,6 +24,7 @@ from workflows.startup.rehearsal import rehearse as run_rehearsal
 PARTS = (
     "judge, started",
     "sandbox, started",
+    "reward functions, started",
     "engine, started",
     "learner, started",
     "judge, a gold group",

@@ -30,6 +30,7 @@ from raypoly.run.store.rollout_columns import OWN_COLUMNS, of_drafts
 from raypoly.run.store.step_records import Record, StageFinding
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.step.services import Services
+from workflows.step.stages.reward_stage import RewardStage
 from workflows.step.stopwatch import Stopwatch
 from workflows.step.training_group import skip_reason
 
@@ -37,6 +38,8 @@ KNOWN = {
     "score": "workflows.step.stages.built_in:ScoreStage",
     "judge": "workflows.step.stages.built_in:JudgeStage",
     "prompt_logprobs": "workflows.step.stages.built_in:PromptLogprobsStage",
+    "grades": "workflows.step.stages.built_in:GradesStage",
+    "reward": "workflows.step.stages.reward_stage:RewardStage",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 # Names that journal objects, or objectives, use for something else.
@@ -56,6 +59,9 @@ def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:
             place = f"{type(stage).__module__}:{type(stage).__qualname__}"
             raise UsageError(f"stages.own={place} is named {stage.name!r}, which is taken or no name: give it another.")
         found[stage.name] = stage
+    reward = found["reward"]
+    if isinstance(reward, RewardStage) and reward.reads_all:
+        reward.after = tuple(name for name in found if name != reward.name)  # type: ignore[misc]
     for stage in found.values():
         if missing := sorted(set(stage.after) - found.keys()):
             raise UsageError(f"The stage {stage.name} comes after {', '.join(missing)}, which is no stage here.")
@@ -82,7 +88,7 @@ class StageRunner:
         self.stages = [stage for stage in self._by_name.values() if stage.used]
         """Those that training runs, in order."""
         self._services, self._pause, self._commit = services, pause, commit
-        self._needed = needed_stages(objective)
+        self._needed = needed_stages(objective) | {RewardStage.name}
         self._learner_turn = asyncio.Lock()  # so that no call waits for long in the learner's queue
 
     def __getitem__(self, name: str) -> GroupStage:

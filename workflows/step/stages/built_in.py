@@ -16,14 +16,16 @@ from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
 from raypoly.core.seeds import derive
-from raypoly.core.values import CrossLogprobs, Group, Labels, Problem, Rollout, Verdict
+from raypoly.core.values import CrossLogprobs, Float64, Group, Labels, Problem, Rollout, Verdict
 from raypoly.data.public_tests import example_inputs
 from raypoly.learner.training_rows import prompts_of
 from raypoly.strategies.judge import SAMPLED_SHARE
 from raypoly.verifier.answers import answer_text, extract_answer
 from raypoly.verifier.code_extraction import program_in
+from raypoly.verifier.rewards.terms import build_terms
+from raypoly.verifier.rewards.terms.judge_term import GRADES, JudgeTerm
 from workflows.step.services import Services
-from workflows.step.training_group import SkippedGroups, infra_reason, sound_verdicts
+from workflows.step.training_group import SkippedGroups, infra_reason, scored_rollouts, spread_out
 
 
 class _BuiltIn(GroupStage):
@@ -40,7 +42,7 @@ class ScoreStage(_BuiltIn):
     after = ()
 
     async def run(self, group: Group, problem: Problem, services: Services) -> tuple[Verdict, ...]:
-        return await score_group(group, problem, services.scorers, services.skipped, group.slot)
+        return await score_group(group, problem, services.scorers, services.skipped, group.slot, partly=True)
 
     def seen(self, group: Group, services: Services) -> None:
         """Raises `TooManySetAside`."""
@@ -48,11 +50,12 @@ class ScoreStage(_BuiltIn):
 
 
 async def score_group(
-    group: Group, problem: Problem, scorers: ScorerPool, skipped: SkippedGroups, order: int
+    group: Group, problem: Problem, scorers: ScorerPool, skipped: SkippedGroups, order: int, partly: bool = False
 ) -> tuple[Verdict, ...]:
-    """One verdict a response; `infra` throughout where the problem's tests can't be run. Low `order`s run first."""
+    """One verdict a response; `infra` throughout where the problem's tests can't be run, or the sandbox failed on one
+    program, unless `partly`: then of that one. Low `order`s run first."""
     codes = [program_in(problem, rollout.text) for rollout in group.rollouts]
-    return await skipped.verdicts(problem, group.size, lambda: scorers.score(problem, codes, order=order))
+    return await skipped.verdicts(problem, group.size, lambda: scorers.score(problem, codes, order, partly))
 
 
 async def public_verdicts(
@@ -104,13 +107,43 @@ class JudgeStage(_BuiltIn):
         return derive(self.config.train.seed, "judge", group.step, group.slot) % SAMPLED_SHARE == 0
 
     async def run(self, group: Group, problem: Problem, services: Services) -> Labels:
-        labels: Labels = await services.judge.label(problem, group.rollouts, sound_verdicts(group))
-        if len(labels.ids) != group.size or not labels.known:
+        """A rollout without a verdict has no strategy id."""
+        places, rollouts, verdicts = scored_rollouts(group)
+        labels: Labels = await services.judge.label(problem, rollouts, verdicts)
+        if len(labels.ids) != len(places) or not labels.known:
             raise RaypolyError(
-                f"The judge {labels.judge} gave {len(labels.ids)} labels, some unknown, for {group.size} rollouts of "
+                f"The judge {labels.judge} gave {len(labels.ids)} labels, some unknown, for {len(places)} rollouts of "
                 f"{problem.id}: a judge that can't label a group must raise JudgeRefused."
             )
-        return labels
+        if len(places) == group.size:
+            return labels
+        ids, degenerate = np.zeros(group.size, np.int32), np.zeros(group.size, np.bool_)
+        ids[places], degenerate[places] = labels.ids, labels.degenerate
+        return Labels(ids, degenerate, labels.judge)
+
+    async def probe(self, group: Group, problem: Problem, services: Services) -> None:
+        await services.judge.probe()
+
+
+class GradesStage(GroupStage):
+    """float64 [N]: the judge's grades by the question of a term `judge`; NaN without a verdict."""
+
+    name = GRADES
+    optional = frozenset({"value"})
+
+    def __init__(self, config: Config, objective: Objective) -> None:
+        super().__init__(config, objective)
+        terms = (named.term for named in build_terms(config))
+        self.question = next((term.config.question for term in terms if isinstance(term, JudgeTerm)), None)
+
+    @property
+    def used(self) -> bool:
+        return self.question is not None and self.objective.reads_rewards
+
+    async def run(self, group: Group, problem: Problem, services: Services) -> Float64:
+        places, rollouts, verdicts = scored_rollouts(group)
+        grades = await services.judge.grade(problem, rollouts, verdicts, self.question or "")
+        return spread_out(np.array(grades), places, group.size)
 
     async def probe(self, group: Group, problem: Problem, services: Services) -> None:
         await services.judge.probe()

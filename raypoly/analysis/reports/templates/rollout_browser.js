@@ -1,11 +1,11 @@
 "use strict";
 // The browser of rollouts. It makes text nodes only: nothing that a model wrote is read as HTML.
-(() => {
+function browseRollouts() {
   const at = (id) => document.getElementById(id);
   if (!at("rollouts")) return;
   const { strings, rows } = JSON.parse(at("rollouts").textContent);
   const total = rows.problem.length, PAGE = 20, PROBLEMS = 200;
-  const SEARCHED = ["text", "detail", "problem", "strategy", "method"].filter((column) => rows[column]);
+  const SEARCHED = ["statement", "text", "detail", "problem", "strategy", "method"].filter((column) => rows[column]);
   const FILTERS = ["source", "run", "role", "gate", "status", "strategy", "followed"].filter(at);
   const passed = strings.indexOf("passed");
   const name = (column, row) => strings[rows[column][row]];
@@ -60,9 +60,19 @@
     return found;
   }
 
+  const newGroup = (row) => {
+    const statement = rows.statement ? name("statement", row) : "";
+    const shown = firstLine(statement) || name("problem", row);
+    return { id: rows.problem[row], name: shown, statement, rows: [], passed: 0, attempts: 0 };
+  };
+  const firstLine = (text) => {
+    const line = text.split("\n").map((each) => each.replace(/^[\s#"'/*>-]+/, "")).find((each) => each) ?? "";
+    return line.length > 90 ? `${line.slice(0, 89)}…` : line;
+  };
+
   const share = (group) => group.passed / (group.attempts || 1);
   const ORDERS = {
-    "name": (a, b) => (a.name < b.name ? -1 : 1),
+    "name": (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : a.id - b.id), // tasks may begin alike
     "fewest passed": (a, b) => share(a) - share(b) || ORDERS.name(a, b),
     "most passed": (a, b) => share(b) - share(a) || ORDERS.name(a, b),
     "most rollouts": (a, b) => b.rows.length - a.rows.length || ORDERS.name(a, b),
@@ -80,7 +90,7 @@
     const found = kept(), of = new Map();
     for (const row of found) {
       const problem = rows.problem[row];
-      if (!of.has(problem)) of.set(problem, { id: problem, name: strings[problem], rows: [], passed: 0, attempts: 0 });
+      if (!of.has(problem)) of.set(problem, newGroup(row));
       const group = of.get(problem);
       group.rows.push(row);
       group.passed += rows.status[row] === passed;
@@ -132,10 +142,13 @@
     if (!group) return at("shown").replaceChildren(element("p", "No rollout is like this.", "quiet"));
     const sorted = [...group.rows].sort(SORTS[at("sort").value]);
     const placed = drafts.size ? arranged(sorted) : sorted.map((row) => ({ row, depth: 0 }));
-    const made = [element("h3", group.name), ...placed.slice(0, shown).map(rollout)];
+    const head = [element("h3", group.name)];
+    if (group.statement)
+      head.push(element("p", strings[group.id], "quiet"), folded("task", () => element("pre", group.statement), true));
+    const made = [...head, ...placed.slice(0, shown).map(rollout)];
     if (placed.length > shown)
       made.push(more(`${placed.length - shown} more rollouts`, () => {
-        const next = 1 + shown; // behind the heading
+        const next = head.length + shown;
         shown += PAGE;
         showRollouts();
         at("shown").children[next].tabIndex = -1;
@@ -255,4 +268,5 @@
   at("search").addEventListener("input", update);
   at("sort").addEventListener("change", () => { shown = PAGE; showRollouts(); });
   update();
-})();
+}
+browseRollouts();

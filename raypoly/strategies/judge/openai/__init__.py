@@ -52,6 +52,7 @@ class _Question:
     statement: str
     shown: ShownPrograms
     prompt: JudgePrompt
+    graded: bool = False
 
     def order(self, vote: int, attempt: int) -> list[int]:
         """An order of the programs that follows from their content: equal sets are asked alike."""
@@ -62,7 +63,8 @@ class _Question:
 
     def messages(self, order: Sequence[int]) -> list[Message]:
         texts = [self.shown.texts[i] for i in order]
-        return judge_prompt.render_messages(self.prompt.instructions, self.statement, texts)
+        verb = "Grade" if self.graded else "Group"
+        return judge_prompt.render_messages(self.prompt.instructions, self.statement, texts, verb)
 
     def sign(self, endpoint: Endpoint) -> str:
         """The judge's name on labels."""
@@ -125,6 +127,20 @@ class OpenAIJudge:
         self._counts.add("groups")
         self._counts.add("shortened", shown.shortened)
         return _spread(found, shown.places, " and ".join(names))
+
+    def grade(
+        self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], question: str
+    ) -> list[float]:
+        """Grades of N rollouts by a question, 0 to 1; 0 without code. Programs are shown as written. Raises as
+        `label`."""
+        shown = show_programs(problem, rollouts, verdicts, "raw", self.config.max_program_chars)
+        prompt = JudgePrompt(judge_prompt.GRADE_INSTRUCTIONS.replace("QUESTION", question.strip()))
+        statement = judge_prompt.shorten_statement(problem.prompt, "raw", self.config.max_problem_chars)
+        asked = _Question(problem.id, statement, shown, prompt, graded=True)
+        votes = [self._vote(asked, vote)[0] for vote in range(self.config.votes)] if shown.texts else []
+        found = [sum(vote[name].cluster for vote in votes) / len(votes) for name in shown.hashes]
+        self._counts.add("groups")
+        return [0.0 if place is None else found[place] / judge_reply.BEST_GRADE for place in shown.places]
 
     def show(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> ShownPrograms:
         """The distinct programs of a group, as the judge sees them."""
@@ -205,7 +221,7 @@ class OpenAIJudge:
             # A judge that can't answer may be stuck on the order: another one is another question.
             order = asked.order(vote, attempt)
             try:
-                assigned = self._one_answer(endpoint, asked.messages(order), count, longest)
+                assigned = self._one_answer(endpoint, asked.messages(order), count, longest, asked.graded)
             except InvalidAnswer as error:
                 fault = str(error)
                 longest = min(2 * longest, _LONGEST_ANSWER) if isinstance(error, _TooLong) else longest
@@ -217,10 +233,10 @@ class OpenAIJudge:
         )
 
     def _one_answer(
-        self, endpoint: Endpoint, messages: Sequence[Message], count: int, longest: int
+        self, endpoint: Endpoint, messages: Sequence[Message], count: int, longest: int, graded: bool
     ) -> list[AssignedCluster]:
         """One answer, or its repair. Raises `InvalidAnswer`."""
-        schema = judge_reply.answer_schema(count, indexed=self.config.answer_schema == "indexed")
+        schema = judge_reply.answer_schema(count, self.config.answer_schema == "indexed", graded)
         for last in (False, True):
             completion = endpoint.complete(messages, schema, longest)
             if completion.refusal or completion.finish_reason == "content_filter":
@@ -230,7 +246,7 @@ class OpenAIJudge:
                 self._counts.add("invalid")
                 raise _TooLong(f"its answer was cut off after {longest} tokens")
             try:
-                return judge_reply.parse_answer(completion.text, count)
+                return judge_reply.parse_answer(completion.text, count, graded)
             except InvalidAnswer as error:
                 if last:
                     self._counts.add("invalid")

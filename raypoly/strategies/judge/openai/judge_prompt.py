@@ -38,6 +38,8 @@ _BLANKS = re.compile(r"\s*\n\s*")
 INSTRUCTIONS = Path(__file__).with_name("program_instructions.txt").read_text()
 TEXT_INSTRUCTIONS = Path(__file__).with_name("text_instructions.txt").read_text()
 """For problems without tests, whose answers are texts."""
+GRADE_INSTRUCTIONS = Path(__file__).with_name("grade_instructions.txt").read_text()
+"""For grades by a question, which stands for QUESTION."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,12 @@ def read_instructions(path: str | None) -> str | None:
     return text
 
 
-def render_messages(system: str, problem: str, programs: Sequence[str]) -> list[Message]:
+def render_messages(system: str, problem: str, programs: Sequence[str], verb: str = "Group") -> list[Message]:
     """The messages for n programs, which become index 1..n in the order given."""
     key = _key([problem, *programs])
     parts = [_below("problem", problem, key)]
     parts += [_below(f"program {index}", program, key) for index, program in enumerate(programs, 1)]
-    parts.append(f"{_border('end', key)}\nGroup programs 1 to {len(programs)}.")
+    parts.append(f"{_border('end', key)}\n{verb} programs 1 to {len(programs)}.")
     return [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(parts)}]
 
 

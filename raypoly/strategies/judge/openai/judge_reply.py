@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 DEGENERATE = 0
+BEST_GRADE = 10
 _OTHER_DEGENERATE = 100
 _STRATEGY_CHARS = 200
 M = TypeVar("M", bound=BaseModel)
@@ -30,8 +31,9 @@ class InvalidAnswer(Exception):
 @dataclass(frozen=True)
 class AssignedCluster:
     cluster: int
-    """The judge's number; 0 for degenerate."""
+    """The judge's number; 0 for degenerate. Of a graded program its grade, 0 to `BEST_GRADE`."""
     strategy: str
+    """In words; of a graded program the reason."""
 
 
 def _no_boolean(value: Any) -> Any:
@@ -52,25 +54,38 @@ class _Entry(BaseModel):
     degenerate: bool = False
 
 
+class _GradedEntry(_Entry):
+    strategy: Annotated[str, Field(alias="reason")] = ""
+    cluster_id: Annotated[Whole, Field(ge=0, le=BEST_GRADE, alias="grade")]
+
+
 class _Reply(BaseModel):
     model_config = ConfigDict(strict=True)
     programs: list[_Entry]
 
 
-def answer_schema(count: int, indexed: bool) -> dict[str, Any]:
+class _GradedReply(BaseModel):
+    model_config = ConfigDict(strict=True)
+    programs: list[_GradedEntry]
+
+
+def answer_schema(count: int, indexed: bool, graded: bool = False) -> dict[str, Any]:
     """JSON schema of an answer about `count` programs; `indexed`: their index and number are in the grammar."""
     if not indexed:  # what every server's strict mode takes; the same for all counts, so that prefixes stay cached
-        return object_schema(programs={"type": "array", "items": _entry({"type": "integer"}, {"type": "integer"}, {})})
-    cluster = {"type": "integer", "enum": list(range(count + 1))}
-    entries = [_entry({"type": "integer", "const": index}, cluster, {"maxLength": 80}) for index in range(1, count + 1)]
+        entry = _entry({"type": "integer"}, {"type": "integer"}, {}, graded)
+        return object_schema(programs={"type": "array", "items": entry})
+    number = {"type": "integer", "enum": list(range((BEST_GRADE if graded else count) + 1))}
+    indices = ({"type": "integer", "const": index} for index in range(1, count + 1))
+    entries = [_entry(index, number, {"maxLength": 80}, graded) for index in indices]
     return object_schema(
         programs={"type": "array", "prefixItems": entries, "items": False, "minItems": count, "maxItems": count}
     )
 
 
-def parse_answer(text: str, count: int) -> list[AssignedCluster]:
-    """The clusters of programs 1..count, in order. Raises `InvalidAnswer` with the fault."""
-    entries = read_reply(text, _Reply).programs
+def parse_answer(text: str, count: int, graded: bool = False) -> list[AssignedCluster]:
+    """The clusters, or grades, of programs 1..count, in order. Raises `InvalidAnswer` with the fault."""
+    found = read_reply(text, _GradedReply) if graded else read_reply(text, _Reply)
+    entries: Sequence[_Entry] = found.programs
     by_index = {entry.index: entry for entry in entries}
     wanted = set(range(1, count + 1))
     if len(entries) != count or set(by_index) != wanted:
@@ -153,8 +168,9 @@ def _assigned(entry: _Entry, count: int) -> AssignedCluster:
     return AssignedCluster(DEGENERATE if degenerate else entry.cluster_id, strategy)
 
 
-def _entry(index: dict[str, Any], cluster: dict[str, Any], strategy: dict[str, Any]) -> dict[str, Any]:
-    return object_schema(index=index, strategy={"type": "string", **strategy}, cluster_id=cluster)
+def _entry(index: dict[str, Any], number: dict[str, Any], words: dict[str, Any], graded: bool) -> dict[str, Any]:
+    said, numbered = ("reason", "grade") if graded else ("strategy", "cluster_id")
+    return object_schema(index=index, **{said: {"type": "string", **words}, numbered: number})
 
 
 def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:

@@ -189,5 +189,5 @@ def text_of(error: BaseException) -> str:
     plain = [arg for arg in args[:2] if type(arg) is str] or [arg for arg in args[:1] if type(arg) in (int, float)]
     text = plain[0] if plain else ""
     if type(error) is SyntaxError:
-        text = f"{error.msg} (line {error.lineno})"
+        text = error.msg if error.lineno is None else f"{error.msg} (line {error.lineno})"
     return str(text)[:200]

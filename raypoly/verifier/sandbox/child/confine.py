@@ -145,16 +145,28 @@ def build_walls(walls: Walls, library: str, packages: list[str], user: int) -> N
     hidden = None if "namespaces" in walls.layers else _hidden([library, *packages])
     # another uid is worth more than none where Landlock is missing, even if programs may then not start: the probes
     # decide
-    if os.geteuid() == 0 and (hidden is None or walls.ruleset < 0):
-        walls.user = user
-        os.chown(walls.scratch, user, user)
-        walls.layers.append("own uid")
-    elif os.geteuid() == 0:
-        walls.own_capabilities = True
-        walls.layers.append("no capabilities")
-        walls.missing["own uid"] = f"another user can't read {hidden}, below which the interpreter lies"
+    if os.geteuid() == 0:
+        why = f"another user can't read {hidden}, below which the interpreter lies"
+        if hidden is None or walls.ruleset < 0:
+            why = _give(walls.scratch, user)
+        if why:
+            walls.own_capabilities = True
+            walls.layers.append("no capabilities")
+            walls.missing["own uid"] = why
+        else:
+            walls.user = user
+            walls.layers.append("own uid")
     elif "namespaces" in walls.missing:
         walls.missing["own uid"] = "only root can change it"
+
+
+def _give(folder: str, user: int) -> str:
+    """Why the folder can't become the user's: a container may have root alone. Empty if it has."""
+    try:
+        os.chown(folder, user, user)
+    except OSError as error:
+        return f"this root can't give a folder to another user ({error.strerror})"
+    return ""
 
 
 def _hidden(folders: list[str]) -> str | None:

@@ -381,7 +381,7 @@ def test_k_follows_the_samples() -> None:
 
 
 def test_results_without_numbers_by_problem_are_read() -> None:
-    found = ResultsFile.read(Path(__file__).resolve().parents[4] / "docs" / "results-objectives.json", "--also")
+    found = ResultsFile.read(Path(__file__).resolve().parents[4] / "docs" / "results" / "objectives.json", "--also")
     assert found.runs[0].problems_after is None
 
 

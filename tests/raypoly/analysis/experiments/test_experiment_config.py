@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.algorithms import objectives
+from raypoly.algorithms.objectives import Objective
 from raypoly.analysis.experiments.experiment_config import ArmConfig, ExperimentConfig, load_experiment
 from raypoly.analysis.experiments.planned_runs import plan_runs
 from raypoly.core import settings
@@ -51,6 +52,9 @@ def test_an_arms_values_reach_its_run_as_they_were_written(tmp_path: Path) -> No
         ("arms: {a: {}}\nprimary: {measure: pass@x, against: a}", "primary.measure"),
         ("name: a/b\narms: {a: {}}", "names folders"),
         ("arms: {a: 3}", "arms.a"),
+        ("arms: {a: {sweep: {train.lr: 3}}}", "sweep is one key that the arm does not set, with values"),
+        ("arms: {a: {sweep: {train.lr: [1, 1]}}}", "there are two arms a-1"),
+        ("arms: {a: {train.lr: 1, sweep: {train.lr: [1, 2]}}}", "sweep is one key that the arm does not set"),
     ],
 )
 def test_a_mistake_in_an_experiments_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
@@ -61,12 +65,16 @@ def test_a_mistake_in_an_experiments_file_is_one_sentence(tmp_path: Path, text: 
     assert "\n" not in str(refused.value)
 
 
+def takes_no_more(objective: Objective) -> bool:
+    return objective.reads_rewards and "drafts" not in objective.needs and objective.terms != "own"
+
+
 def test_every_objective_is_an_arm_and_the_eight_have_three_seeds(tmp_path: Path) -> None:
     whole = load_experiment(CONFIGS / "objectives.yaml")
     names = {run.config.objective.name for run in plan_runs(whole, tmp_path, [])}
     built = {name: objectives.build(name) for name in objectives.KNOWN}
-    plain = {name for name, each in built.items() if each.reads_rewards and "drafts" not in each.needs}
-    assert names >= plain, "those that need given responses or plans are other experiments'"
+    plain = {name for name, each in built.items() if takes_no_more(each)}
+    assert names >= plain, "those that need given responses, plans or terms are other experiments'"
     thrice = [name for name in whole.arms if len(whole.seeds_of(name)) == 3]
     assert len(thrice) == 8
     assert thrice[0] == "grpo"

@@ -89,7 +89,7 @@ def test_what_is_unknown_is_said_to_be(tmp_path: Path) -> None:
 
 def test_a_pilot_says_how_differences_spread_here_too(tmp_path: Path) -> None:
     said: list[str] = []
-    pilot = ROOT / "docs" / "results-collapse.json"
+    pilot = ROOT / "docs" / "results" / "collapse.json"
     show_forecast(STUDY, [], "h200", None, pilot, said.append)
     assert "strategies in 8" in "\n".join(said)
     assert "unknown" not in next(line for line in said if "hours a run" in line), "by the pilot's seconds"

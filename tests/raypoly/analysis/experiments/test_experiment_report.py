@@ -149,8 +149,8 @@ def test_a_page_takes_table_and_figure_and_nothing_else_changes(folder: Path) ->
     assert text.startswith("# Mine\n\n<!-- experiment: mine -->\n*Written by")
     assert text.endswith(f"<!-- end -->\n\nMore.\n{OTHER}\nkept\n<!-- end -->\n")
     assert "old words" not in text
-    assert "](results-mine.png)" in text
-    assert (folder / "results-mine.png").read_bytes() == (folder / "out" / "figure.png").read_bytes()
+    assert "](mine.png)" in text
+    assert (folder / "mine.png").read_bytes() == (folder / "out" / "figure.png").read_bytes()
     report(folder, page=page)
     assert page.read_text() == text
 
@@ -228,7 +228,7 @@ def test_a_page_has_the_numbers_beside_it_and_another_folder_takes_them(folder: 
     page = folder / "results.md"
     page.write_text(PAGE)
     report(folder, page=page)
-    numbers = folder / "results-mine.json"
+    numbers = folder / "mine.json"
     assert numbers.read_bytes() == (folder / "out" / "results.json").read_bytes()
     said: list[str] = []
     there = tmp_path / "there"

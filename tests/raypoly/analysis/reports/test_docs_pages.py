@@ -1,4 +1,4 @@
-"""The pages of objectives and of keys are what the code says."""
+"""The pages of objectives, of keys and of other trainers' keys are what the code says."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from docs.tools.configuration_page import configuration_page
+from docs.tools.foreign_keys_table import DIFFERENCES, fill_keys
 from docs.tools.objectives_page import MIXED, WRONG_NOVELTY, advantages, fill_tables
 from raypoly.algorithms import losses, objectives
 from raypoly.algorithms.objectives import KNOWN, build
 from raypoly.core import settings
 from raypoly.core.config_keys import config_keys
+from raypoly.core.foreign_keys import NAMES
 from raypoly.core.plugins import load_plugin
 from raypoly.rollouts import scaffolds
 
@@ -68,6 +70,12 @@ def test_a_published_combination_is_one_that_a_config_takes(command: str) -> Non
 
 def test_the_configuration_page_is_true() -> None:
     assert KEYS.read_text() == configuration_page(), "docs/configuration.md is out of date: run `make docs`"
+
+
+def test_the_table_of_other_trainers_keys_is_true() -> None:
+    page = KEYS.with_name("from-verl.md").read_text()
+    assert page == fill_keys(page), "docs/from-verl.md is out of date: run `make docs`"
+    assert DIFFERENCES.keys() <= {key for key, names in NAMES.items() if names.verl or names.trl}
 
 
 def test_every_key_is_on_the_page() -> None:

@@ -69,7 +69,8 @@ def test_a_run_without_drafts_has_no_columns_and_no_control_of_them(run: Run, tm
     plain = sample_rollouts(Run(write_finished_run(tmp_path / "plain")), 1000)
     assert draft_facts(run.rollouts(0), None, 4) == []
     assert set(plain.rows[0]) == {
-        *("problem", "prompt", "text", "status", "detail", "strategy", "label", "advantage", "step", "source")
+        *("problem", "statement", "prompt", "text", "status", "detail"),
+        *("strategy", "label", "advantage", "step", "source"),
     }
     alone, drafted = rollout_browser({"plain": plain}), rollout_browser({"run": sample_rollouts(run, 1000)})
     assert ('id="role"' in alone, 'id="role"' in drafted) == (False, True)

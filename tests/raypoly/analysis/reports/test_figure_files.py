@@ -21,7 +21,7 @@ from raypoly.analysis.experiments.compared_runs import compare_runs
 from raypoly.analysis.experiments.run_result import VALIDATION, RunResult
 from raypoly.analysis.reports.charts import comparison_panels, experiment_panels, run_panels
 from raypoly.analysis.reports.comparison_tables import comparison_tables
-from raypoly.analysis.reports.figures import SMALLEST, WIDTH, Panel, drawn, write_figures
+from raypoly.analysis.reports.figures import SMALLEST, WIDTH, Panel, draw_grid, write_figures
 from raypoly.cli import main
 from raypoly.core.errors import UsageError
 from raypoly.core.tables import ReportTable
@@ -138,7 +138,7 @@ def test_two_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:
 
     write_figures(tmp_path, {"priced": Panel("priced", draw)}, {})
     assert rb"$5$ or $\nosuch$" in (tmp_path / "priced.svg").read_bytes()
-    assert drawn(Panel("priced", draw))[0].startswith(b"\x89PNG")
+    assert draw_grid(r"$\nosuch$", {"$": [Panel("priced", draw)]}, 1).startswith(b"\x89PNG")
 
 
 def test_latex_takes_no_cell_for_a_command() -> None:

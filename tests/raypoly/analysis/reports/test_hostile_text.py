@@ -18,9 +18,9 @@ from raypoly.core.text import visible
 
 def comparison(**values: object) -> str:
     """A page of these values and no others."""
-    names = ("title", "panels", "sentences", "parts", "rollouts")
+    names = ("title", "numbers", "sentences", "parts", "rollouts")
     tables = dict.fromkeys(("runs", "later", "keys", "free_keys"), ReportTable((), []))
-    return render("comparison.html", **{**dict.fromkeys(names, ""), **tables, **values})
+    return render("comparison.html", **{**dict.fromkeys(names, ""), "picture": b"", **tables, **values})
 
 
 @pytest.mark.parametrize("hostile", ["<script>x</script>", "a\u202eb", "\" onerror='x'", "&lt;", "**<i>**"])

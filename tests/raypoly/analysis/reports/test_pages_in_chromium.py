@@ -17,6 +17,7 @@ from tests.support.chromium import Chromium, needs_chromium
 from tests.support.drafted_run import PLAN, write_drafted_run
 from tests.support.finished_run import HOSTILE, write_finished_run
 from tests.support.long_run import HIDDEN, SHOWN, write_long_run
+from tests.support.measured_run import two_arms
 
 pytestmark = [needs_chromium, pytest.mark.xdist_group("chromium")]
 
@@ -34,18 +35,9 @@ _FACTS = "[...document.querySelectorAll('.rollout > div:first-child')].map((each
 
 
 @pytest.fixture(scope="module")
-def browser(opened: Chromium) -> Chromium:
-    return opened
-
-
-@pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
-    arms = [
-        Run(write_long_run(folder / f"{name}-s{seed}", name, f"train.seed={seed}"))
-        for name in ("grpo", "poly_epo")
-        for seed in (0, 1)
-    ]
+    arms = two_arms(lambda arm, seed: write_long_run(folder / f"{arm}-s{seed}", arm, f"train.seed={seed}"))
     show_comparison(arms, folder / "comparison.html", Console(quiet=True))
     return {
         "run": Path(write_report(Run(write_finished_run(folder / "mine")))),
@@ -74,6 +66,31 @@ def test_nothing_overflows_or_asks_the_network(
     assert (sum(text) > sum(page)) == dark
     assert browser.errors == []
     assert browser.asked == []
+
+
+def test_a_problem_is_shown_and_found_by_its_task(browser: Chromium, tmp_path: Path) -> None:
+    facts = dict.fromkeys(("prompt", "detail", "strategy", "label"), "") | {"status": "passed", "source": "test"}
+    rows = [
+        {
+            **facts,
+            "problem": f"p-{word}",
+            "statement": f"# Sum the {word}.\ndef f(n):",
+            "text": "1",
+            "advantage": 0,
+            "step": 0,
+        }
+        for word in ("squares", "cubes")
+    ]
+    page = tmp_path / "page.html"
+    page.write_text(html_page("told", rollout_browser({"run": RolloutSample(rows, [])})))
+    browser.open(page)
+    assert browser.run(_PROBLEMS) == ["Sum the cubes.", "Sum the squares."]
+    assert "# Sum the cubes.\ndef f(n):" in browser.run(_SHOWN)
+    browser.run("(() => { const at = document.getElementById('search'); at.value = 'SQUARES';"
+                "at.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    assert browser.run(_PROBLEMS) == ["Sum the squares."]
+    assert "p-squares" in browser.run(_SHOWN)
+    assert browser.errors == []
 
 
 def test_the_policy_of_a_page_refuses_every_request(browser: Chromium, pages: dict[str, Path]) -> None:

@@ -9,6 +9,9 @@ import pytest
 
 from raypoly import Run
 from raypoly.analysis.reports.rollout_browser import RolloutSample, rollout_browser, sample_rollouts
+from raypoly.core.values import Problem, TestSuite
+from raypoly.run.run_files import STATEMENTS, write_statements
+from raypoly.run.store import open_store
 from raypoly.run.store.catalogue import step_key
 from tests.support.finished_run import write_finished_run
 from tests.support.long_run import write_long_run
@@ -45,6 +48,19 @@ def test_a_long_run_is_sampled_from_its_first_to_its_last_step_and_says_so(tmp_p
     assert few.said[0] == (
         "20 of the 40 rollouts of the last evaluation (test split, step 120): the first of each problem."
     )
+
+
+def test_each_rollout_has_its_problem_s_statement_where_the_run_kept_it(tmp_path: Path) -> None:
+    folder = write_long_run(tmp_path / "told", steps=1, groups=2, rollouts=4, tests=5)
+    assert {row["statement"] for row in sample_rollouts(Run(folder), 100).rows} == {""}
+    names = {row["problem"] for row in sample_rollouts(Run(folder), 100).rows}
+    problems = [Problem(name, f"Do {name}.", "f", TestSuite("calls", "[]")) for name in names]
+    write_statements(open_store(folder), problems)
+    sample = sample_rollouts(Run(folder), 100)
+    assert all(row["statement"] == f"Do {row['problem']}." for row in sample.rows)
+    assert "Do " in rollout_browser({"told": sample})
+    (folder / STATEMENTS).write_bytes(b"torn")
+    assert Run(folder).statements == {}
 
 
 def test_prompts_are_left_out_where_the_tokenizer_is_damaged(tmp_path: Path) -> None:

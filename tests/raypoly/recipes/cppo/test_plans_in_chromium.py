@@ -45,8 +45,8 @@ def test_a_plan_stands_above_its_branches_with_j_and_both_advantages(browser: Ch
     ends = "3 tokens · reward {} · advantage +0.000 · training, step 0 from draft {}"
     assert [*shown[1:3], *shown[4:6]] == [
         f"passed · attempt 0 · strategy by execution: for · method followed: yes · {ends.format(1, 0)}",
-        f"passed · attempt 1 · strategy by execution: direct · method followed: no · {ends.format(1, 0)}",
-        f"wrong · attempt 2 · strategy by execution: direct · method followed: unknown · {ends.format(0, 1)}",
+        f"passed · attempt 1 · strategy by execution: for · method followed: no · {ends.format(1, 0)}",
+        f"wrong · attempt 2 · strategy by execution: none · method followed: unknown · {ends.format(0, 1)}",
         f"error · attempt 3 · strategy by execution: none · {ends.format(0, 1)}",
     ]
     assert browser.run(_METHODS)[1:] == ["B: Use recursion.", "A: Sum them.", "B: its plan has no method here"]

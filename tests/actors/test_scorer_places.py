@@ -1,0 +1,67 @@
+"""Where scorers start after a node could not make the run's environment."""
+
+from typing import Any
+
+import pytest
+from ray.exceptions import RuntimeEnvSetupError
+
+from actors import scorer_actors
+from actors.calls import CallContext, Retries
+from actors.scorer_actors import ScorerActors
+from raypoly.core.config import ScorerConfig
+
+FULL = RuntimeEnvSetupError("Could not create the actor.\n[Node 10.0.0.7] Traceback\nOSError: No space left on device")
+NODES = [{"NodeID": f"node-{i}", "NodeManagerAddress": f"10.0.0.{i}"} for i in (6, 7)]
+
+
+class FullNode:
+    """Ray with a node whose disk is full, where an actor starts unless its options say otherwise."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def nodes(self) -> list[dict[str, str]]:
+        return NODES
+
+    def kill(self, actor: Any) -> None:
+        """Nothing runs here."""
+
+    def remote(self, **_: Any) -> Any:
+        return lambda _: self
+
+    def options(self, *, scheduling_strategy: Any, **_: Any) -> Any:
+        self.asked.append(scheduling_strategy)
+        return _Class(scheduling_strategy == "SPREAD")
+
+
+class _Class:
+    def __init__(self, fails: bool) -> None:
+        self._fails = fails
+        self.setup = self
+
+    def remote(self, *arguments: Any) -> Any:
+        return self if arguments else self._set_up()
+
+    async def _set_up(self) -> None:
+        if self._fails:
+            raise FULL
+
+
+async def test_a_node_with_a_full_disk_costs_one_retry_and_the_next_scorers_prefer_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scorer_actors, "ray", ray := FullNode())
+    notes: list[str] = []
+    context = CallContext(Retries(10, notes.append))
+    options = {"num_cpus": 0.1, "scheduling_strategy": "SPREAD"}
+    actors = ScorerActors(ScorerConfig(workers=2), options, context, lambda count: None, lambda: None)
+    await actors.start()
+    assert len(actors.ready) == 2
+    assert context.retries.left == 9
+    assert "node 10.0.0.7 could not make the run's environment: OSError" in notes[0]
+    first, *others = ray.asked
+    assert first == "SPREAD"
+    for strategy in others:
+        (preferred,) = strategy.soft
+        assert (preferred.key, preferred.operator.values) == ("ray.io/node-id", ["node-7"])
+        assert not strategy.hard
