@@ -125,6 +125,9 @@ class LearnerActor(Watched):
     def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
         return self._learner.cross_logprobs(prompts, responses)
 
+    def reference_logprobs(self, pairs: Sequence[tuple[Int32, Int32]]) -> Sequence[Float32]:
+        return self._learner.reference_logprobs(pairs)
+
     def snapshot(self) -> None:
         """Copy the state as it is now, for `write`."""
         self._snapshot = self._learner.snapshot()

@@ -77,14 +77,15 @@ class ModelFiles:
             (folder / name).write_bytes(content)
 
 
-def download_model(name: str, where: str = " here", revision: str | None = None) -> Path:
-    """The folder of a hub's model, downloaded or cached. `where`: this machine, for the `UsageError`."""
+def download_model(name: str, where: str = " here", revision: str | None = None, key: str = "model.path") -> Path:
+    """The folder of a hub's model, downloaded or cached. `where`: this machine, and `key`: the config's, for the
+    `UsageError`."""
     from huggingface_hub import snapshot_download  # half a second, which a folder does not need
 
     try:
         return Path(snapshot_download(name, revision=revision))
     except (OSError, ValueError) as error:  # no such model, no way there, or no name of one
-        raise no_hub_model(name, error, where) from error
+        raise no_hub_model(name, error, where, key) from error
 
 
 class ModelTokenizer:

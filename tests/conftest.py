@@ -77,10 +77,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-_ended = pytest.StashKey[int]()
+_ended, _crashed = pytest.StashKey[int](), pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist's
+def pytest_testnodedown(node: Any, error: Any) -> None:
+    if error:
+        node.config.stash[_crashed] = True
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if session.config.stash.get(_crashed, False):  # not all tests ran: no second try of those that failed may pass
+        session.exitstatus = exitstatus = pytest.ExitCode.INTERRUPTED
     session.config.stash[_ended] = int(exitstatus)
 
 

@@ -15,7 +15,7 @@ the rows of `metrics.jsonl` as `name/column`, and the rollout files as the colum
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -29,7 +29,9 @@ from raypoly.algorithms.objectives.objective import STAGE_OF
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import load_plugin, parse_parameters
-from raypoly.core.values import Group, Problem
+from raypoly.core.token_arrays import TokenArrays
+from raypoly.core.values import Float64, Group, Problem, Rollout
+from raypoly.run.store.rollout_columns import TOKENS, arrays_of, lists_of
 
 
 class StageKeys(BaseModel):
@@ -58,8 +60,10 @@ class GroupStage(ABC):
     """The key of its finding everywhere: a lower-case letter, then lower-case letters, digits and _, at most 60."""
     after: ClassVar[tuple[str, ...]] = ("score",)
     """The stages that run before it where the run has them, such as those whose findings it reads."""
-    axis: ClassVar[Literal["rollout", "draft", "group"]] = "rollout"
-    """Whether a finding has a value for each of the group's N rollouts or D drafts, or one for the group."""
+    axis: ClassVar[Literal["rollout", "token", "draft", "group"]] = "rollout"
+    """Whether a finding has a value for each of the group's N rollouts or D drafts, or one for the group. `token`: for
+    each rollout float32 [T], a number for each of its tokens; such columns are `TOKENS` (the default's too), and
+    `findings` have them as `TokenArrays`, a sequence of N arrays."""
     device: ClassVar[Literal["free", "learner"]] = "free"
     """`free`: groups run at the same time. `learner`: it needs the learner's device, under the sampler's weights.
     Then engines that share the device sleep, one group runs at a time, and before the step's first update."""
@@ -70,6 +74,11 @@ class GroupStage(ABC):
 
     Keys: ClassVar[type[StageKeys]] = StageKeys
     """The stage's own keys, which are read into `keys`."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.axis == "token" and cls.columns is GroupStage.columns:
+            cls.columns = {"value": TOKENS}
 
     def __init__(self, config: Config, objective: Objective) -> None:
         self.config, self.objective = config, objective
@@ -120,12 +129,21 @@ class GroupStage(ABC):
     def seen(self, group: Group, services: Any) -> None:  # noqa: B027  (most stages count nothing)
         """Count a group with its new finding, also after a restart, before the finding is committed."""
 
-    def measures(self, finding: Any) -> Mapping[str, float]:
+    def token_credit(self, finding: Any, rollouts: Sequence[Rollout]) -> Sequence[Float64] | None:
+        """What is added to each token's final advantage, float64 [T] for each rollout; a group of which it is unknown
+        has no gradient. Default: None, nothing."""
+        return None
+
+    @property
+    def gives_credit(self) -> bool:
+        return self.used and type(self).token_credit is not GroupStage.token_credit
+
+    def measures(self, finding: Any, group: Group) -> Mapping[str, float]:
         """Numbers of one group's finding. A step's metrics have their means over its groups as `name/...`. Default: the
         mean of each numeric column."""
-        rows = self.encode(finding, 1 if self.axis == "group" else _length(finding))
+        rows = self.encode(finding, self.rows(group))
         numeric = [name for name, kind in self.columns.items() if not pa.types.is_string(kind)]
-        known = {name: rows.column(name).drop_null().to_numpy(zero_copy_only=False) for name in numeric}
+        known = {name: _flat(rows.column(name)).to_numpy(zero_copy_only=False) for name in numeric}
         return {name: float(np.mean(values)) for name, values in known.items() if values.size}
 
     def rows(self, group: Group) -> int:
@@ -143,20 +161,24 @@ class GroupStage(ABC):
             shape = {name: len(column) for name, column in values.items()}
             raise UsageError(f"The stage {self.name} must give {size} values of {[*self.columns]}, gave {shape}.")
         try:
-            arrays = [pa.array(values[n], kind, from_pandas=n in self.optional) for n, kind in self.columns.items()]
+            arrays = [_column(values[n], kind, n in self.optional) for n, kind in self.columns.items()]
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise UsageError(f"The stage {self.name} gave a finding that does not fit its columns: {error}.") from error
         for name, array in zip(self.columns, arrays, strict=True):
-            missing, known = array.null_count and name not in self.optional, array.drop_null()
-            if missing or (pa.types.is_floating(array.type) and not np.all(np.isfinite(known.to_numpy()))):
+            missing, known = array.null_count and name not in self.optional, _flat(array)
+            if missing or (pa.types.is_floating(known.type) and not np.all(np.isfinite(known.to_numpy()))):
                 raise UsageError(f"The stage {self.name} gave a value that is no number: raise Unknown instead.")
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 
     def decode(self, rows: Any) -> Any:
-        """The inverse of `encode`: an array [N], or a single value (`axis` group); by column if there are several."""
-        found = {}
+        """The inverse of `encode`: an array [N], `TokenArrays` (`axis` token), or a single value (`axis` group); by
+        column if there are several."""
+        found: dict[str, Any] = {}
         for name in self.columns:
             column = rows.column(name)
+            if column.type == TOKENS:
+                found[name] = TokenArrays(arrays_of(pa.chunked_array([column])))
+                continue
             values = column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy(zero_copy_only=False)
             found[name] = values[0] if self.axis == "group" else values
         return found if len(self.columns) > 1 else next(iter(found.values()))
@@ -182,5 +204,13 @@ def on_drafts(stage: GroupStage, group: Group) -> bool:
     return stage.axis == "draft" or (stage.axis == "group" and not group.size)
 
 
-def _length(finding: Any) -> int:
-    return len(next(iter(finding.values())) if isinstance(finding, Mapping) else finding)
+def _column(values: Sequence[Any], kind: pa.DataType, optional: bool) -> pa.Array:
+    if kind == TOKENS:
+        return lists_of([np.asarray(each) for each in values], np.dtype(np.float32))
+    return pa.array(values, kind, from_pandas=optional)
+
+
+def _flat(column: pa.Array) -> pa.Array:
+    """Its values that are known, of all tokens where it has some a row."""
+    known = column.drop_null()
+    return known.flatten() if pa.types.is_list(column.type) else known

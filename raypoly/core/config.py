@@ -683,6 +683,35 @@ class RewardConfig(Section):
         return self.name in ("fraction", "threshold")
 
 
+class DistillConfig(Section):
+    """On-policy distillation: a teacher says of each sampled token how likely it finds it (docs/credit.md)."""
+
+    teacher: str | None = Field(
+        None,
+        description="A Hugging Face folder, a hub id, a `.gguf` file, a finished run's folder, or the address of a "
+        "server that takes token ids and gives log-probabilities of a prompt, as vLLM's does "
+        "(http://127.0.0.1:8000/v1; generator.temperature=1 alone). Default: no teacher.",
+    )
+    teacher_name: str | None = Field(None, description="The model's name at the server. A folder needs none.")
+    api_key_env: str | None = resumable(None, description="Environment variable that holds the server's key.")
+    weight: float = Field(1.0, gt=0, description="What a nat of log p_teacher - log p_sampler adds to an advantage.")
+    clip: float = Field(10.0, gt=0, description="Nats within which that difference of a token is held.")
+    dtype: Literal["float32", "bfloat16"] | None = Field(
+        None, description="The type of the teacher's weights and products. Default: model.dtype."
+    )
+    placement: Literal["learner", "engine"] = Field(
+        "learner",
+        description="`learner`: the learner's code, on its device in its turn. `engine`: an engine of generator.engine "
+        "beside it (temperature 1 alone).",
+    )
+    timeout: float = resumable(120.0, gt=0, description="Most seconds for one answer of the server.")
+    concurrency: int = resumable(16, ge=1, description="Most requests in flight at the server; it adapts.")
+
+    @property
+    def is_server(self) -> bool:
+        return self.teacher is not None and self.teacher.startswith(("http://", "https://"))
+
+
 class RayConfig(Section):
     """The local Ray, which starts where no cluster is given."""
 
@@ -702,6 +731,7 @@ class Config(Section):
     loss: LossSection = Field(default_factory=LossSection)
     scaffold: ScaffoldSection = Field(default_factory=ScaffoldSection)
     stages: StagesConfig = Field(default_factory=StagesConfig)
+    distill: DistillConfig = Field(default_factory=DistillConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
     ray: RayConfig = Field(default_factory=RayConfig)

@@ -96,7 +96,7 @@ class MicroBatch:
     row_of: Tensor
     """int64 [T]: the row of each response token."""
     advantages: Tensor
-    """float32 [B]."""
+    """float32 [T]: at each response token its own advantage, or its row's."""
     lengths: tuple[int, ...]
     """Response tokens of each row."""
 
@@ -130,7 +130,9 @@ def pack(rows: Sequence[TrainingRow]) -> MicroBatch:
         targets=torch.from_numpy(np.concatenate([row.tokens for row in rows]).astype(np.int64)),
         sampler_logprobs=torch.from_numpy(np.concatenate([row.sampler_logprobs for row in rows])),
         row_of=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)),
-        advantages=torch.tensor([row.advantage for row in rows], dtype=torch.float32),
+        advantages=torch.from_numpy(
+            np.concatenate([np.broadcast_to(np.float32(row.advantage), len(row.tokens)) for row in rows])
+        ),
         lengths=lengths,
     )
 
@@ -222,6 +224,28 @@ def _cut(rows: Sequence[TrainingRow], token_budget: int, padded: bool) -> list[l
     return [*packer.add(rows), *packer.flush()]
 
 
+def compute_logprobs(
+    pairs: Sequence[tuple[Int32, Int32]],
+    partition: RankPartitioner,
+    ranks: Ranks,
+    forward: Callable[[Sequence[TrainingRow]], Float32],
+) -> list[Float32]:
+    """Log-probabilities, float32 [T], of each pair's response of T tokens after its prompt. Other ranks than 0: [].
+
+    Neighbours share a prompt. `forward` gives those of its rows' response tokens, concatenated. All ranks call it
+    together, also without rows.
+    """
+    # Round r's parts are in rank order in rows' order: so the results, dealt out again round by round, are in the order
+    # of `rows`.
+    rows = [TrainingRow(*pair, np.zeros(len(pair[1]), np.float32), 0.0, 0) for pair in pairs if len(pair[1])]
+    rounds = [forward(part) for batches in (partition.add(rows), partition.flush()) for part in batches]
+    parts = ranks.gather(rounds)
+    if ranks.rank:
+        return []
+    flat = np.concatenate([np.zeros(0, np.float32), *(part for dealt in zip(*parts, strict=True) for part in dealt)])
+    return np.split(flat, np.cumsum([len(tokens) for _, tokens in pairs])[:-1]) if pairs else []
+
+
 def compute_cross_logprobs(
     prompts: Sequence[Int32],
     responses: Sequence[Int32],
@@ -229,23 +253,7 @@ def compute_cross_logprobs(
     ranks: Ranks,
     forward: Callable[[Sequence[TrainingRow]], Float32],
 ) -> tuple[Float32, ...]:
-    """Log-probabilities after each of P prompts, float32 [P, T], of each response of T tokens. Other ranks than 0: ().
-
-    `forward` gives those of its rows' response tokens, concatenated. All ranks call it together, also without rows.
-    """
-    # By prompt, so that neighbours share one. Round r's parts are in rank order in rows' order: so the results, dealt
-    # out again round by round, are in the order of `rows`.
-    rows = [
-        TrainingRow(prompt, tokens, np.zeros(len(tokens), np.float32), 0.0, 0)
-        for prompt in prompts
-        for tokens in responses
-        if len(tokens)
-    ]
-    rounds = [forward(part) for batches in (partition.add(rows), partition.flush()) for part in batches]
-    parts = ranks.gather(rounds)
-    if ranks.rank:
-        return ()
-    flat = np.concatenate([part for dealt in zip(*parts, strict=True) for part in dealt] or [np.zeros(0, np.float32)])
-    lengths = [len(tokens) for tokens in responses]
-    by_prompt = [np.split(behind, np.cumsum(lengths)[:-1]) for behind in flat.reshape(len(prompts), sum(lengths))]
-    return tuple(np.stack(behind_each) for behind_each in zip(*by_prompt, strict=True))
+    """Log-probabilities after each of P prompts, float32 [P, T], of each response; as `compute_logprobs`."""
+    pairs = [(prompt, tokens) for prompt in prompts for tokens in responses]
+    found = compute_logprobs(pairs, partition, ranks, forward)
+    return tuple(np.stack(found[place :: len(responses)]) for place in range(len(responses))) if found else ()

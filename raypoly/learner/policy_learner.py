@@ -12,7 +12,7 @@ returns the same results.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from raypoly.learner.compiled_layers import prepare_layers
 from raypoly.learner.learning_rate import learning_rate
 from raypoly.learner.logit_chunks import CPU_CHUNK_MIB
 from raypoly.learner.loss_sums import LossSums, check_mismatch
-from raypoly.learner.packing import MicroBatch, RankPartitioner, compute_cross_logprobs, pack
+from raypoly.learner.packing import MicroBatch, RankPartitioner, compute_cross_logprobs, compute_logprobs, pack
 from raypoly.learner.policy_model import (
     ModelOutputs,
     ReferenceModel,
@@ -110,7 +110,7 @@ class PolicyLearner:
         if self._head is not None:
             ranks.shard(self._head.to(self._device), bf16=False)
         self._reference: ReferenceModel | None = None
-        if "reference" in loss.needs:
+        if "reference" in loss.needs or loss.config.kl_in_reward:
             self._reference = ReferenceModel(load_model(model_path, self._device, self._bf16))
             ranks.shard(self._reference.model, self._bf16)
         self._optimizer = torch.optim.AdamW(
@@ -165,7 +165,7 @@ class PolicyLearner:
             )
         step.all_tokens += sum(len(row.tokens) for row in rows)
         step.sampled_by.update(row.weight_version for row in rows)
-        wanted = [row for row in rows if row.advantage != 0.0 or self._loss.zero_advantage_matters]
+        wanted = [row for row in rows if row.has_advantage or self._loss.zero_advantage_matters]
         for mine in step.partition.add([row for row in wanted if len(row.tokens)]):
             self._backward(mine)
 
@@ -233,13 +233,23 @@ class PolicyLearner:
         """Log-probabilities of each response after each prompt, [P, T], at the training temperature. Ranks other
         than 0 return ()."""
 
+        return compute_cross_logprobs(prompts, responses, self._partition(), self._ranks, self._scoring(self._model))
+
+    def reference_logprobs(self, pairs: Sequence[tuple[Int32, Int32]]) -> list[Float32]:
+        """Log-probabilities, float32 [T], of responses after their prompts under the frozen starting model, at the
+        training temperature. Ranks other than 0 return []."""
+        if self._reference is None:
+            raise RuntimeError("the loss keeps no reference model")
+        return compute_logprobs(pairs, self._partition(), self._ranks, self._scoring(self._reference.model))
+
+    def _scoring(self, model: PreTrainedModel) -> Callable[[Sequence[TrainingRow]], Float32]:
         def forward(rows: Sequence[TrainingRow]) -> Float32:
             with torch.no_grad():
-                logp_T = self._forward(self._model, pack(rows or [_BLANK]), self._temperature).logp_T
+                logp_T = self._forward(model, pack(rows or [_BLANK]), self._temperature).logp_T
             out: Float32 = logp_T[: sum(len(row.tokens) for row in rows)].cpu().numpy().astype(np.float32)
             return out
 
-        return compute_cross_logprobs(prompts, responses, self._partition(), self._ranks, forward)
+        return forward
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole weights by transformers name, adapters merged, float32, one at a time. They are no copies."""
@@ -350,7 +360,7 @@ class PolicyLearner:
         return Tokens(
             logp_T=logp_T,
             sampler_logp_T=batch.sampler_logprobs.to(device),
-            advantage_T=batch.advantages.to(device)[response_T],
+            advantage_T=batch.advantages.to(device),
             response_T=response_T,
             length_S=torch.tensor(batch.lengths, device=device),
             entropy_T=entropy_T if "entropy" in needs else entropy_T.detach(),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from raypoly.core.values import Float32, Float64, Group, Int32, Rollout
+
+_NONE: Mapping[int, Float32] = {}
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,8 @@ class TrainingRow:
     tokens: Int32
     sampler_logprobs: Float32
     """float32 [T], after temperature; NaN throughout if the response was given."""
-    advantage: float
+    advantage: float | Float32
+    """A number for all T tokens, or float32 [T]."""
     weight_version: int
     """The weights that sampled it. Staleness is the learner's version minus this one: 0 on-policy."""
 
@@ -28,32 +31,49 @@ class TrainingRow:
         return bool(len(self.tokens)) and bool(np.isnan(self.sampler_logprobs).all())
 
     @property
+    def has_advantage(self) -> bool:
+        """Whether any of its tokens has an advantage that is not zero."""
+        return bool(np.any(self.advantage))
+
+    @property
     def length(self) -> int:
         """Prompt and response, in tokens."""
         return len(self.prompt_tokens) + len(self.tokens)
 
 
 def group_rows(
-    group: Group, advantages: Float64, of_drafts: Float64 | None, attempts: bool = True
+    group: Group,
+    advantages: Float64,
+    of_drafts: Float64 | None,
+    attempts: bool = True,
+    tokens: Mapping[int, Float32] = _NONE,
 ) -> list[TrainingRow]:
     """Rows of a group's drafts, if they have advantages (float64 [D]), and of its attempts. A draft that is an attempt
-    has the attempt's row alone; what has an advantage of NaN has none."""
+    has the attempt's row alone; what has an advantage of NaN has none. `tokens`: float32 [T] by place, in place of the
+    attempt's number."""
     trained = group.rollouts if attempts else ()
+    credit = [tokens.get(place, advantages[place]) for place in range(len(trained))]
     if of_drafts is None:
-        return rows_of(trained, advantages[: len(trained)])
+        return rows_of(trained, credit)
     kept = [d for d in range(len(group.drafts)) if not attempts or d not in group.taken]
     rollouts = [*(group.drafts[d].rollout for d in kept), *trained]
-    return rows_of(rollouts, np.concatenate([of_drafts[kept], advantages[: len(trained)]]))
+    return rows_of(rollouts, [*of_drafts[kept], *credit])
 
 
-def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[TrainingRow]:
+def rows_of(rollouts: Sequence[Rollout], advantages: Sequence[float | Float32] | Float64) -> list[TrainingRow]:
     """Rows ordered by prompt (by first use) and rollout; none for an advantage of NaN."""
     rows = [
-        TrainingRow(rollout.prompt_tokens, rollout.tokens, rollout.logprobs, float(advantage), rollout.weight_version)
+        TrainingRow(
+            rollout.prompt_tokens,
+            rollout.tokens,
+            rollout.logprobs,
+            advantage if np.ndim(advantage) else float(advantage),
+            rollout.weight_version,
+        )
         for rollout, advantage in zip(rollouts, advantages, strict=True)
     ]
     _, own = prompts_of(rollouts)
-    return [rows[i] for i in np.argsort(own, kind="stable") if not np.isnan(rows[i].advantage)]
+    return [rows[i] for i in np.argsort(own, kind="stable") if not np.isnan(rows[i].advantage).any()]
 
 
 def prompts_of(rollouts: Sequence[Rollout]) -> tuple[list[Int32], Int32]:

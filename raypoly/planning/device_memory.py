@@ -32,7 +32,7 @@ from raypoly.planning.learner_memory import (
     trained_weights,
     width,
 )
-from raypoly.planning.model_shape import ModelShape, shape_of
+from raypoly.planning.model_shape import ModelShape, shape_of, teacher_folder
 from raypoly.planning.preflight import BASE_MEMORY, WORKER_MEMORY
 from raypoly.rollouts.engines import cpu_cache_bytes
 
@@ -58,7 +58,7 @@ _ASLEEP = 2 * GIB  # context, graphs and workspaces of an engine asleep. An esti
 
 def plan_memory(config: Config, shape: ModelShape, device: Device, layout: DeviceLayout) -> Sequence[DeviceMemory]:
     """Raises `UsageError` where the engine has no room for one sequence."""
-    learner = (*learner_parts(config, shape, layout), *_stage_models(config, layout))
+    learner = (*learner_parts(config, shape, layout), *_stage_models(config, layout), *_teacher(config, layout))
     engine = tuple(engine_parts(config, shape, device, layout))
     if layout.kind == "split":
         return [DeviceMemory("the learner's GPU", learner), DeviceMemory("the engine's GPU", engine)]
@@ -112,6 +112,18 @@ def _stage_models(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
             shape = shape_of(str(model.folder))
             context = 0 if layout.kind == "cpu" else CONTEXT
             yield MemoryPart(f"the {stage.name}'s model", None if shape is None else 4 * shape.parameters + context)
+
+
+def _teacher(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
+    # An actor of its own beside the learner's first rank, which stays.
+    distill = config.distill
+    if distill.teacher is None or distill.is_server:
+        return
+    shape = shape_of(str(teacher_folder(distill.teacher) or distill.teacher))
+    each = width((distill.dtype or config.model.dtype) == "bfloat16")
+    context = 0 if layout.kind == "cpu" else CONTEXT
+    size = None if shape is None else each * shape.parameters + context
+    yield MemoryPart("the teacher", size, keys=("distill.dtype",))
 
 
 def _others(config: Config) -> tuple[MemoryPart, ...]:

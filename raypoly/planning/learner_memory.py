@@ -194,8 +194,10 @@ def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[
     held = LEARNING if layout.kind == "colocated" else ALWAYS
     yield MemoryPart("gradients", _share(4 * trained, ranks), held, keys)
     yield MemoryPart("AdamW's moments", _share(8 * trained, ranks), keys=keys)
-    if "reference" in losses.of_run(config).needs:
-        key = "loss.kl_coefficient" if losses.of_run(config).config.kl_coefficient else "loss.name"
+    loss = losses.of_run(config)
+    if "reference" in loss.needs or loss.config.kl_in_reward:
+        own = (name for name in ("kl_coefficient", "kl_in_reward") if getattr(loss.config, name))
+        key = f"loss.{next(own, 'name')}"
         yield MemoryPart("frozen reference", _share(4 * shape.parameters, ranks), keys=(key,))
     head = head_weights(config, shape)
     if head:

@@ -206,6 +206,24 @@ def require_whole(folder: Path, said: str) -> None:
         )
 
 
+def teacher_folder(teacher: str) -> Path | None:
+    """The folder that `distill.teacher` names here, of a finished run its model's; None for a name on the hub.
+
+    Raises `UsageError` for a folder without a model.
+    """
+    folder = Path(teacher).expanduser()
+    if not folder.is_dir():
+        return None
+    places = [place for place in (folder, folder / "model") if (place / "tokenizer_config.json").is_file()]
+    if not places:
+        raise UsageError(
+            f"distill.teacher={teacher} holds neither a model with its tokenizer nor a finished run's (model/): name a "
+            "Hugging Face folder, or a run that ended."
+        )
+    require_whole(places[0], f"distill.teacher={teacher}")
+    return places[0]
+
+
 def _json(file: Path, said: str) -> dict[str, Any]:
     try:
         values = json.loads(file.read_bytes())
@@ -214,10 +232,10 @@ def _json(file: Path, said: str) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def no_hub_model(name: str, error: Exception, where: str = " here") -> UsageError:
+def no_hub_model(name: str, error: Exception, where: str = " here", key: str = "model.path") -> UsageError:
     """`where`: the machine on which the hub does not give it."""
     return UsageError(
-        f"model.path={name} is no folder{where} and could not be had from the Hugging Face hub "
+        f"{key}={name} is no folder{where} and could not be had from the Hugging Face hub "
         f"({str(error).partition(chr(10))[0]}): give a folder with a model, or a model's name there."
     )
 

@@ -14,8 +14,10 @@ from pathlib import Path
 from raypoly import data as problems
 from raypoly.algorithms import losses, objectives
 from raypoly.algorithms.group_stage import own_stages
+from raypoly.algorithms.objectives.distillation import Distillation
 from raypoly.algorithms.objectives.objective import STAGE_OF, needed_stages
 from raypoly.core.config import Config, JudgeConfig
+from raypoly.core.endpoint_config import check_address
 from raypoly.core.errors import MissingHere, MissingKey, UsageError
 from raypoly.core.gguf_models import GgufModel
 from raypoly.core.plugins import load_plugin
@@ -24,7 +26,7 @@ from raypoly.data.hub import hub_split
 from raypoly.data.problem_set import ProblemSet
 from raypoly.data.verl_rows import NO_TEMPLATE
 from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, choose_device, this_machine
-from raypoly.planning.model_shape import config_of, is_mixture, no_hub_model, require_whole
+from raypoly.planning.model_shape import config_of, is_mixture, no_hub_model, require_whole, teacher_folder
 from raypoly.planning.placement import needs_gpu, resolve_placement
 from raypoly.rollouts import engines, scaffolds
 from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, is_sampled, of_evaluations
@@ -119,6 +121,45 @@ def _loss(config: Config) -> Iterator[str]:
             f"objective.name={config.objective.name} leaves out rollouts by an advantage of zero, but loss.name="
             f"{config.loss.name} trains on zeros too: choose another objective."
         )
+
+
+def _token_credit(config: Config) -> Iterator[str]:
+    """`loss.kl_in_reward` and `distill`."""
+    objective, loss, distill = objectives.of_run(config), losses.of_run(config), config.distill
+    if isinstance(objective, Distillation) and distill.teacher is None:
+        yield "objective.name=distillation needs a teacher: set distill.teacher."
+    if distill.is_server != bool(distill.teacher_name):
+        yield (
+            "distill.teacher is a server, which needs its model's name: set distill.teacher_name."
+            if distill.is_server
+            else "distill.teacher_name is of a server: leave it out, or set distill.teacher to an address."
+        )
+    by_server_or_engine = distill.is_server or distill.placement == "engine"
+    if distill.teacher is not None and by_server_or_engine and config.generator.temperature != 1:
+        yield (
+            f"generator.temperature={config.generator.temperature:g}, but a teacher's server or engine gives "
+            "log-probabilities at temperature 1 alone: set generator.temperature=1, or distill.teacher to a folder "
+            "with distill.placement=learner."
+        )
+    if distill.is_server:
+        check_address("distill.teacher", distill.teacher, "distill.api_key_env", bool(distill.api_key_env))
+    elif distill.teacher is not None:
+        yield from _model_at(
+            distill.teacher, "distill.teacher", str(teacher_folder(distill.teacher) or distill.teacher)
+        )
+    what = "distill.teacher" if distill.teacher else f"loss.kl_in_reward={loss.config.kl_in_reward:g}"
+    if distill.teacher is None and not loss.config.kl_in_reward:
+        return
+    scaffold = scaffolds.of_run(config)
+    if not scaffold.samples:
+        yield (
+            f"{what} compares with what the sampler said, and scaffold.name={scaffolds.name_of_run(config)} samples "
+            "nothing: choose another scaffold."
+        )
+    if loss.fits_advantages:
+        yield f"{what} gives each token an advantage of its own, and loss.name={config.loss.name} fits one a response."
+    if objective.trains_drafts or scaffold.trains_drafts:
+        yield f"{what} has no credit for drafts, which this run trains: choose another objective or scaffold."
 
 
 def _updates(config: Config) -> Iterator[str]:
@@ -239,28 +280,31 @@ def _reward(config: Config) -> Iterator[str]:
 
 
 def _model(config: Config) -> Iterator[str]:
-    path = config.model.path
-    if path is None:
-        return
-    gguf, folder = GgufModel.find(path), Path(path).expanduser()
+    if config.model.path is not None:
+        yield from _model_at(config.model.path, "model.path", config.model.path)
+
+
+def _model_at(path: str, key: str, place: str) -> Iterator[str]:
+    """`place`: where its files are."""
+    gguf, folder = GgufModel.find(path, key), Path(place).expanduser()
     if gguf is not None:
         gguf.config()  # raises here
     elif folder.is_dir():
         if not (folder / "config.json").is_file():
-            yield f"model.path={path} holds no config.json: it is not a Hugging Face folder."
-        elif config_of(path) is None:
-            yield f"model.path={path}: its config.json is no JSON object: copy the model again."
+            yield f"{key}={path} holds no config.json: it is not a Hugging Face folder."
+        elif config_of(place) is None:
+            yield f"{key}={path}: its config.json is no JSON object: copy the model again."
     elif folder.is_file():
         yield (
-            f"model.path={path} is a file, and a model is a folder, a name on the Hugging Face hub or a .gguf file; "
+            f"{key}={path} is a file, and a model is a folder, a name on the Hugging Face hub or a .gguf file; "
             f"problems of your own are problems.source=jsonl problems.path={path}."
         )
     elif folder.parent.is_dir() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):  # else a hub id, `owner/name`
-        yield f"model.path={path} does not exist."
-    if is_mixture(path):
+        yield f"{key}={path} does not exist."
+    if is_mixture(place):
         yield (
-            f"model.path={path} is a mixture of experts, whose routing and balancing loss the learner does not train: "
-            "set model.path to a dense model."
+            f"{key}={path} is a mixture of experts, whose routing and balancing loss the learner does not train: "
+            f"set {key} to a dense model."
         )
 
 
@@ -316,6 +360,7 @@ _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
     lambda config: objectives.of_run(config).check(config.train.rollouts),
     _scaffold,
     _loss,
+    _token_credit,
     _updates,
     _schedule,
     lambda config: refuse_asking_between(config, config.generator.placement == "colocated"),

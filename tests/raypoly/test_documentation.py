@@ -18,7 +18,6 @@ from raypoly.algorithms import objectives
 from raypoly.algorithms.losses import KNOWN as LOSSES
 from raypoly.algorithms.losses import build, of_run
 from raypoly.algorithms.losses.aggregation import Normalisers
-from raypoly.algorithms.objectives.objective import measures_of
 from raypoly.analysis.experiments.experiment_config import load_experiment
 from raypoly.core import settings
 from raypoly.core.config import Config, TrainConfig
@@ -60,8 +59,7 @@ def test_the_pages_objective_can_measure_what_the_page_says(tmp_path: Path, monk
         (tmp_path / f"{name}.py").write_text(source[1])
     monkeypatch.syspath_prepend(tmp_path)
     objective = objectives.build("measured_first:MeasuredFirst", charge=0.02)
-    objective.advantages(rewards=[1, 0, 1, 0], lengths=[9, 9, 30, 30])
-    assert measures_of(objective) == {"longest": 30.0}
+    assert objective.credit(rewards=[1, 0, 1, 0], lengths=[9, 9, 30, 30]).measures == {"longest": 30.0}
 
 
 def test_the_pages_loss_trains_from_a_file_outside_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, field_validator
 
 from raypoly.algorithms.group_stage import GroupStage
 from raypoly.algorithms.losses import Loss
-from raypoly.algorithms.objectives import Objective
+from raypoly.algorithms.objectives import Credit, Objective
 from raypoly.algorithms.objectives.objective import ObjectiveConfig
 from raypoly.core.values import Labels
 from raypoly.rollouts.scaffolds import Ask, Scaffold
@@ -42,7 +42,7 @@ def centred(group: Any) -> Any:
 
 objective, labels = made(Objective, "compute"), frozenset({"labels"})
 HonestObjective = objective("HonestObjective", lambda self, it: centred(it) - 0.1 * it.degenerate, needs=labels)
-GivesList = objective("GivesList", lambda self, it: centred(it).tolist())
+GivesWrongTokens = objective("GivesWrongTokens", lambda self, it: [np.zeros(3, np.float32), *centred(it)[1:]])
 GivesFloat32 = objective("GivesFloat32", lambda self, it: centred(it).astype(np.float32))
 GivesOneLess = objective("GivesOneLess", lambda self, it: centred(it)[1:])
 DividesByZero = objective(
@@ -199,6 +199,34 @@ StageOfObjects = stage("StageOfObjects", lambda self, it: [object() for _ in it.
 StageOfNaN = stage("StageOfNaN", lambda self, it: [size or float("nan") for size in sizes(it)])
 StageRanksByPlace = stage("StageRanksByPlace", lambda self, it: [float(place) for place in range(it.size)])
 StageNotAsync = made(HonestStage, "run")("StageNotAsync", lambda self, group, problem, services: sizes(group))
+
+
+class HonestTokens(GroupStage):
+    name = "tokens"
+    axis = "token"
+
+    async def run(self, group: Any, problem: Any, services: Any) -> Any:
+        return [-rollout.logprobs for rollout in group.rollouts]
+
+    def token_credit(self, finding: Any, rollouts: Any) -> Any:
+        return [0.5 * each for each in finding]
+
+
+class TokensOneLess(HonestTokens):
+    async def run(self, group: Any, problem: Any, services: Any) -> Any:
+        return [-rollout.logprobs[1:] for rollout in group.rollouts]
+
+
+class CreditOneLess(HonestTokens):
+    def token_credit(self, finding: Any, rollouts: Any) -> Any:
+        return [each[1:] for each in finding]
+
+
+HonestCredit = objective(
+    "HonestCredit",
+    lambda self, it: Credit([each + place for each, place in zip(it.findings["tokens"], centred(it), strict=True)]),
+    needs=frozenset({"tokens"}),
+)
 
 
 class StageHidesOutage(HonestStage):

@@ -1,6 +1,7 @@
 """What a whole step costs the driver itself, over services that sleep: CPU, time, memory.
 
     python -m tests.support.driver_cost 1024 16 1000 1000     # groups, rollouts, scorers, tokens: prints JSON
+    python -m tests.support.driver_cost 1024 16 1000 1000 by-token     # with one advantage a token
 
 All of it is the product's own: requests, groups through the scorer pool, the judge's stage, advantages, rows for the
 learner, records and rollout file on a real disk, metrics. What the services hand over is as large as a true one's:
@@ -23,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from raypoly.algorithms.objectives import Credit, ScoredGroup
+from raypoly.algorithms.objectives.poly_epo import PolyEPO
 from raypoly.core.values import Evidence, Problem, Rollout, Verdict
 from raypoly.rollouts.engines import SampleRequest
 from tests.support.process_costs import largest_resident_bytes
@@ -67,13 +70,27 @@ class DriverCost:
         return 1000 * self.cpu / self.rollouts
 
 
-def measure_driver(folder: Path, groups: int, rollouts: int, scorers: int, tokens: int) -> DriverCost:
-    """One step of `groups` groups of `rollouts` rollouts of `tokens` tokens, with so many scorer actors.
+class ByToken(PolyEPO):
+    """Poly-EPO whose advantages are given token by token."""
+
+    def compute(self, group: ScoredGroup) -> Credit:
+        assert group.lengths is not None
+        rng, found = np.random.default_rng(0), super().compute(group)
+        noise = (rng.random(tokens, np.float32) for tokens in group.lengths.tolist())
+        return Credit([(number + each).astype(np.float32) for number, each in zip(found, noise, strict=True)])
+
+
+def measure_driver(
+    folder: Path, groups: int, rollouts: int, scorers: int, tokens: int, by_token: bool = False
+) -> DriverCost:
+    """One step of `groups` groups of `rollouts` rollouts of `tokens` tokens, with so many scorer actors. `by_token`:
+    each with one advantage a token.
 
     Its run is in the folder.
     """
     times = Times.drawn(0, _AT_ONCE, groups, rollouts)
-    config = timed_config(groups, rollouts, scorers, f"generator.max_tokens={tokens}")
+    own = ["objective.name=tests.support.driver_cost:ByToken"] if by_token else []
+    config = timed_config(groups, rollouts, scorers, f"generator.max_tokens={tokens}", *own)
 
     async def main() -> DriverCost:
         opened = await open_timed_run(
@@ -143,4 +160,5 @@ def _evidence(code: str) -> Evidence:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         measure_driver(Path(folder) / "tiny", 2, 8, 2, 8)  # modules are loaded, once a process
-        print(json.dumps(asdict(measure_driver(Path(folder) / "run", *map(int, sys.argv[1:])))))
+        sizes = map(int, sys.argv[1:5])
+        print(json.dumps(asdict(measure_driver(Path(folder) / "run", *sizes, by_token=sys.argv[5:] == ["by-token"]))))

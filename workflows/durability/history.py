@@ -13,13 +13,15 @@ file into a bundle: opening reads a few dozen objects, however long the run is.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from raypoly.core.errors import CorruptData
+from raypoly.core.errors import CorruptData, StorageError
 from raypoly.run.store import Store
 from raypoly.run.store.catalogue import (
     INDEX,
@@ -42,8 +44,10 @@ from raypoly.run.store.rollout_files import (
     encode_bundle,
     encode_evaluation,
     encode_step,
+    is_large,
     read_evaluation,
     read_head,
+    write_step,
 )
 from raypoly.run.store.step_records import CompletedStep, Head
 from raypoly.run.store.store import DAMAGED
@@ -101,9 +105,24 @@ class History:
         for span in [span for span in self._segments if head.step in span.steps]:
             self._store.delete(segment_key(span))  # it describes the step as it was before its file was lost
             self._segments.discard(span)
-        self._store.commit(step_key(head.step), encode_step(completed))
+        if is_large(completed):
+            self._commit_by_file(completed)
+        else:
+            self._store.commit(step_key(head.step), encode_step(completed))
         self._singles.add(head.step)
         self._heads[head.step] = head
+
+    def _commit_by_file(self, completed: CompletedStep) -> None:
+        with tempfile.TemporaryDirectory(prefix="raypoly-step-") as folder:
+            path = Path(folder) / "step.parquet"
+            try:
+                write_step(completed, path)
+            except OSError as error:
+                raise StorageError(
+                    f"{folder} could not be written ({error.strerror or error}): make room there, or set TMPDIR to "
+                    "another folder."
+                ) from error
+            self._store.commit(step_key(completed.step), path)
 
     @property
     def evaluations(self) -> Mapping[tuple[int, str], Mapping[str, Any]]:

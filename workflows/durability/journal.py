@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from raypoly.core.errors import CorruptData
-from raypoly.core.values import Float64, Group
+from raypoly.core.values import Float32, Float64, Group
 from raypoly.run.store import Store
 from raypoly.run.store.catalogue import step_key
 from raypoly.run.store.step_records import Applied, CompletedStep, Record, StepRecords, assemble, decode, encode
@@ -99,17 +99,27 @@ class Journal:
         rewards: Sequence[Float64],
         advantages: Sequence[Float64],
         draft_advantages: Sequence[Float64 | None] = (),
+        token_advantages: Sequence[Mapping[int, Float32]] = (),
+        encode: Callable[[Group], Group] = lambda group: group,
     ) -> None:
         """Write the step's rollout file from its groups (in slot order), then delete the step's records.
 
-        `rewards` (NaN if unknown) and `advantages` are float64 [N] for each group, `draft_advantages` [D]. The step's
-        `Applied` must be committed.
+        `rewards` (NaN if unknown) and `advantages` are float64 [N] for each group, `draft_advantages` [D];
+        `token_advantages` as in `CompletedStep`. `encode`: a group as the store keeps it. The step's `Applied` must be
+        committed.
         """
         state = self._open_step(step)
         if state.applied is None or [group.slot for group in groups] != state.slots:
             raise ValueError(f"step {step} can't be sealed: not all of its groups and its update are committed")
         completed = CompletedStep(
-            step, tuple(groups), tuple(rewards), tuple(advantages), state.applied, tuple(draft_advantages)
+            step,
+            tuple(groups),
+            tuple(rewards),
+            tuple(advantages),
+            state.applied,
+            tuple(draft_advantages),
+            tuple(token_advantages) if any(token_advantages) else (),
+            encode,
         )
         await self._in_writer(self._write_step, completed)
         del self._open[step]

@@ -141,7 +141,7 @@ async def open_run(
         ending = stack.enter_context(ExitStack())
         _connect(stack, directory, store, progress)
         with progress.waiting("Getting the model", announce=False):
-            model = with_copy_for_other_nodes(await starting_model(config, source, progress.note))
+            model = with_copy_for_other_nodes(await parts.checked(await starting_model(config, source, progress.note)))
         journal = Journal(store)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
         writer = CheckpointWriter(checkpoints, journal.index_before, progress.note, config.train.ranks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from workflows.step.learner_session import LearnerSession
 from workflows.step.services import Services
 from workflows.step.stages import build_stages
 from workflows.step.stages.reward_stage import RewardStage
+from workflows.step.stages.token_stages import TeacherLogprobsStage
 from workflows.step.training_group import SkippedGroups, UpdateRows
 
 
@@ -60,6 +62,13 @@ class NamedParts:
                 _ = stage.asked_model  # raises here, before the run's folder holds anything
         (reward,) = [stage for stage in stages if isinstance(stage, RewardStage)]
         return cls(objective, losses.of_run(config), scaffolds.of_run(config), reward.rewards, stages)
+
+    async def checked(self, model: ModelFiles) -> ModelFiles:
+        """The starting model. Raises `UsageError` where the run has a teacher of another tokenizer."""
+        for stage in self.stages:
+            if isinstance(stage, TeacherLogprobsStage) and stage.used:
+                await asyncio.to_thread(stage.check_student, model.path)
+        return model
 
 
 @dataclass(frozen=True)

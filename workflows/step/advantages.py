@@ -1,4 +1,4 @@
-"""The advantage estimator: from a group's verdicts, labels and other findings to rewards and advantages.
+"""The advantage estimator: from a group's verdicts, labels and other findings to rewards and credit.
 
     trained = estimator.estimate(group, problem)          # TrainingGroup, as one group alone says
     ready = estimator.over_step(tasks, flows)             # those whose advantages are final, for the learner
@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from raypoly.algorithms.group_stage import GroupStage
-from raypoly.algorithms.objectives import Batch, Objective, ScoredGroup
+from raypoly.algorithms.objectives import Batch, Credit, Objective, ScoredGroup
 from raypoly.algorithms.objectives.behaviour import outcome_of, statements_of
-from raypoly.algorithms.objectives.objective import measures_of, needed_stages
+from raypoly.algorithms.objectives.objective import Advantages, needed_stages
 from raypoly.core.errors import UsageError
-from raypoly.core.values import CrossLogprobs, Draft, Float64, Group, Int32, Labels, Problem
+from raypoly.core.token_arrays import TokensByPlace
+from raypoly.core.values import CrossLogprobs, Draft, Float32, Float64, Group, Int32, Labels, Problem
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.verifier.rewards import Rewards
 from workflows.step.stages.reward_stage import RewardStage
@@ -33,7 +34,8 @@ class AdvantageEstimator:
     ) -> None:
         """`stages`: those of the run, whose findings follow the rollouts that are left."""
         self._objective, self._scaffold, self._rewards = objective, scaffold, rewards
-        self._needed = needed_stages(objective)
+        self._crediting = [stage for stage in stages if stage.gives_credit]
+        self._needed = needed_stages(objective) | {stage.name for stage in self._crediting}
         self._axes = {stage.name: stage.axis for stage in stages}
         self._in_stage = rewards.in_stage and objective.reads_rewards
 
@@ -57,17 +59,38 @@ class AdvantageEstimator:
             zeros = spread_out(np.zeros(len(known)), known, group.size)
             return TrainingGroup(group, rewards, zeros, valued=False, unknown_outcomes=unknown)
         scored = self._scored(rewards, group, known)
-        advantages = self._objective.valued(scored)
-        of_drafts = self._of_drafts(scored, advantages)  # before the measures, which are of both
-        return TrainingGroup(
+        credit = self._objective.valued(scored)
+        trained = TrainingGroup(
             group,
             rewards,
-            spread_out(advantages, known, group.size),
-            measures_of(self._objective),
-            of_drafts,
+            spread_out(credit.numbers, known, group.size),
+            credit.measures,
+            self._of_drafts(scored, credit),
             unknown_outcomes=unknown,
-            by_terms=bool(scored.terms) and self._silent_without_terms(scored, advantages),
+            by_terms=bool(scored.terms) and self._silent_without_terms(scored, credit.numbers),
+            token_advantages=_kept({known[place]: tokens for place, tokens in credit.tokens.items()}),
         )
+        return trained if self.over_batch else self._with_stages(trained)
+
+    def _with_stages(self, trained: TrainingGroup) -> TrainingGroup:
+        """The group with the credit that stages add to its final advantages."""
+        group = trained.group
+        added = [
+            found
+            for stage in self._crediting
+            if (found := stage.token_credit(group.findings[stage.name], group.rollouts)) is not None
+        ]
+        if not added or not trained.valued:
+            return trained
+        whole = zip(*added, strict=True)
+        places = np.flatnonzero(trained.known).tolist()
+        entries = dict(zip(places, list(_attempts_of(trained)), strict=True))
+        final = {
+            place: np.asarray(entries[place] + sum(own), np.float32)
+            for place, own in enumerate(whole)
+            if place in entries
+        }
+        return _with_attempts(trained, Credit(list(final.values())))
 
     def _silent_without_terms(self, scored: ScoredGroup, advantages: Float64) -> bool:
         """Whether the group would teach nothing by its outcomes alone."""
@@ -122,8 +145,9 @@ class AdvantageEstimator:
         """Whether a group with final advantages teaches nothing."""
         if trained.unknown:
             return True
-        of_drafts, known = trained.draft_advantages, trained.known
-        return self._objective.silent(trained.rewards[known], trained.advantages[known]) and (
+        of_drafts, rewards = trained.draft_advantages, trained.rewards[trained.known]
+        credit = np.concatenate([trained.advantages[trained.known], *trained.token_advantages.values()])
+        return self._objective.silent(rewards, credit) and (
             of_drafts is None or self._objective.silent(np.ones_like(of_drafts), of_drafts)
         )
 
@@ -148,15 +172,14 @@ class AdvantageEstimator:
     def normalise(self, groups: Sequence[TrainingGroup]) -> Sequence[TrainingGroup]:
         sound = [trained for trained in groups if trained.valued]
         lengths = (np.array(_lengths(trained.group))[trained.known] for trained in sound)
-        final = iter(self._objective.finish(Batch.of((t.advantages[t.known] for t in sound), lengths)))
-        spread = (spread_out(next(final), t.known, t.group.size) if t.valued else t.advantages for t in groups)
-        return [replace(t, advantages=values) for t, values in zip(groups, spread, strict=True)]
+        final = iter(self._objective.finish(Batch.of(map(_attempts_of, sound), lengths)))
+        finished = (_with_attempts(t, Credit(next(final))) if t.valued else t for t in groups)
+        return [self._with_stages(trained) for trained in finished]
 
-    def _of_drafts(self, scored: ScoredGroup, advantages: Float64) -> Float64 | None:
-        found = self._objective.valued_drafts(scored)
-        if found is None and self._scaffold.trains_drafts and scored.drafts:
-            return credited(scored.drafts, scored.draft_of, advantages)
-        return found
+    def _of_drafts(self, scored: ScoredGroup, credit: Credit) -> Float64 | None:
+        if credit.drafts is None and self._scaffold.trains_drafts and scored.drafts:
+            return credited(scored.drafts, scored.draft_of, credit.numbers)
+        return credit.drafts
 
     def _scored(self, rewards: Float64, group: Group, known: list[int]) -> ScoredGroup:
         """The group of these rollouts alone, as an objective sees it."""
@@ -184,6 +207,28 @@ class AdvantageEstimator:
             terms=terms,
             weights=self._rewards.weights,
         )
+
+
+def _attempts_of(trained: TrainingGroup) -> Advantages:
+    """As the objective gave them."""
+    if not trained.token_advantages:
+        return trained.advantages[trained.known]
+    places = np.flatnonzero(trained.known).tolist()
+    return [trained.token_advantages.get(place, float(trained.advantages[place])) for place in places]
+
+
+def _with_attempts(trained: TrainingGroup, credit: Credit) -> TrainingGroup:
+    """The group with the credit of its known rollouts in place of what it had."""
+    places = np.flatnonzero(trained.known).tolist()
+    return replace(
+        trained,
+        advantages=spread_out(credit.numbers, places, trained.group.size),
+        token_advantages=_kept({places[place]: tokens for place, tokens in credit.tokens.items()}),
+    )
+
+
+def _kept(tokens: Mapping[int, Float32]) -> Mapping[int, Float32]:
+    return TokensByPlace(tokens) if tokens else {}
 
 
 def part_of_group(group: Group, places: list[int], axes: Mapping[str, str]) -> Group:

@@ -113,4 +113,4 @@ class DynamicSampling:
 def _without_advantages(trained: TrainingGroup) -> TrainingGroup:
     of_drafts = None if trained.draft_advantages is None else np.zeros_like(trained.draft_advantages)
     advantages = np.where(trained.known, 0.0, np.nan)
-    return replace(trained, advantages=advantages, draft_advantages=of_drafts)
+    return replace(trained, advantages=advantages, draft_advantages=of_drafts, token_advantages={})

@@ -251,8 +251,11 @@ class LearnerSession:
             return self._latest[1:]
         done = self._journal.load_step(step)
         of_drafts = done.draft_advantages or (None,) * len(done.groups)
-        parts = zip(done.groups, done.rewards, done.advantages, of_drafts, strict=True)
-        groups = [TrainingGroup(group, r, a, draft_advantages=d) for group, r, a, d in parts]
+        by_token = done.token_advantages or ({},) * len(done.groups)
+        parts = zip(done.groups, done.rewards, done.advantages, of_drafts, by_token, strict=True)
+        groups = [
+            TrainingGroup(group, r, a, draft_advantages=d, token_advantages=tokens) for group, r, a, d, tokens in parts
+        ]
         return groups, done.applied.digest, done.applied.metrics.get(RANKS, 1)
 
     def check_digest(self, step: int, got: str, want: str, ranks: int) -> None:

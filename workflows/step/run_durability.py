@@ -15,6 +15,7 @@ from actors.learner import LearnerActor
 from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
+from raypoly.core.values import Group
 from raypoly.data.problem_order import PassRates
 from raypoly.run.plateau import Plateau
 from raypoly.run.store import Store
@@ -82,7 +83,7 @@ class RunDurability:
             await self.journal.commit(record)
         self.context.retries.progress()
 
-    async def seal(self, step: int, groups: Sequence[TrainingGroup]) -> None:
+    async def seal(self, step: int, groups: Sequence[TrainingGroup], encode: Callable[[Group], Group]) -> None:
         with self.context.in_flight.waiting("commit", STORAGE):
             await self.journal.seal_step(
                 step,
@@ -90,6 +91,8 @@ class RunDurability:
                 [t.rewards for t in groups],
                 [t.advantages for t in groups],
                 [t.draft_advantages for t in groups],
+                [t.token_advantages for t in groups],
+                encode,
             )
 
     async def checkpoint(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,7 +75,7 @@ class StepSealer:
         # before the step counts as completed: a stop may save a checkpoint of it from then on
         durability.memory.take(applied.metrics)
         durability.memory.keep_objective()
-        await durability.seal(step, [replace(t, group=self._stages.encode(t.group)) for t in groups])
+        await durability.seal(step, groups, self._stages.encode)
         observers.watchdog.step_done()
         durability.checkpoint_writer.check()
         last = step + 1 == train.steps or durability.memory.plateau.ends_by(step + 1)
@@ -209,7 +209,7 @@ def _findings(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> 
     found: dict[str, float | None] = {}
     for stage in (stage for stage in stages if stage.name not in OWN_COLUMNS):
         name, asked = stage.name, [t.group for t in groups if stage.name in t.group.findings]
-        measured = [stage.measures(group.findings[name]) for group in asked if group.knows(name)]
+        measured = [stage.measures(group.findings[name], group) for group in asked if group.knows(name)]
         found[f"{name}/unknown"] = len(asked) - len(measured)
         for number in sorted({number for each in measured for number in each}):
             found[f"{name}/{number}"] = _mean(each[number] for each in measured if number in each)

@@ -19,7 +19,7 @@ from raypoly.algorithms.objectives import Objective
 from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config
 from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside
-from raypoly.core.values import Bool, Draft, Float64, Group, Problem, Rollout, Skipped, Verdict
+from raypoly.core.values import Bool, Draft, Float32, Float64, Group, Problem, Rollout, Skipped, Verdict
 from raypoly.learner.training_rows import TrainingRow, group_rows
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import planned_rows
@@ -125,7 +125,7 @@ class TrainingGroup:
     """Float64 [N]: outcomes, without terms; NaN where they are unknown or not read."""
     advantages: Float64
     """Float64 [N]; zeros where the group is `unjudged` and the objective needs labels. NaN where the rollout's outcome
-    is unknown: it is left out of the update."""
+    is unknown: it is left out of the update. The mean of `token_advantages` where it has those."""
     measures: Mapping[str, float] = field(default_factory=dict)
     draft_advantages: Float64 | None = None
     """Float64 [D]; None if drafts are not trained."""
@@ -135,6 +135,8 @@ class TrainingGroup:
     """Rollouts without a verdict or an outcome, of a group that is not skipped."""
     by_terms: bool = False
     """Whether it would teach nothing by its outcomes alone, without the terms of the reward."""
+    token_advantages: Mapping[int, Float32] = field(default_factory=dict)
+    """Float32 [T] by place in the group: the rollouts that have one advantage a token."""
 
     @property
     def rollouts(self) -> Sequence[Rollout]:
@@ -155,9 +157,9 @@ class TrainingGroup:
 
     @property
     def teaches(self) -> bool:
-        return bool(np.nan_to_num(self.advantages).any()) or (
-            self.draft_advantages is not None and bool(np.nan_to_num(self.draft_advantages).any())
-        )
+        drafts = self.draft_advantages
+        numbers = self.advantages if drafts is None else np.concatenate([self.advantages, drafts])
+        return bool(np.nan_to_num(numbers).any()) or any(map(np.any, self.token_advantages.values()))
 
 
 class UpdateRows:
@@ -211,4 +213,8 @@ class UpdateRows:
 
     def of(self, piece: Sequence[TrainingGroup]) -> list[TrainingRow]:
         both = self._trains_attempts
-        return [row for t in piece for row in group_rows(t.group, t.advantages, t.draft_advantages, both)]
+        return [
+            row
+            for t in piece
+            for row in group_rows(t.group, t.advantages, t.draft_advantages, both, t.token_advantages)
+        ]

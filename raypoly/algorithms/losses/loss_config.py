@@ -44,7 +44,20 @@ class LossConfig(BaseModel):
     kl: Estimator = Field(
         "k3", description="Estimator of that KL: `k1` and `k2` have its gradient, `k3` (GRPO) has that of the reverse."
     )
+    kl_in_reward: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of the KL to the frozen starting model inside the reward: each token's advantage has it "
+        "of all tokens from there on taken off (docs/credit.md). Not beside `kl_coefficient`.",
+    )
     entropy_coefficient: float = Field(0.0, ge=0, description="Weight of the entropy bonus, per token.")
+
+    @field_validator("kl_in_reward")
+    @classmethod
+    def _one_kl(cls, value: float, info: ValidationInfo) -> float:
+        if value and info.data.get("kl_coefficient"):
+            raise ValueError("the loss has a KL of its own, kl_coefficient: set one of them to 0")
+        return value
 
     @field_validator("mask_high")
     @classmethod

@@ -26,7 +26,7 @@ class Tokens:
     """[T]: log-probability of the same token under the sampling policy, as the engine reported it; NaN at every token
     of a response that was given."""
     advantage_T: torch.Tensor
-    """[T]: the response's advantage at each of its tokens."""
+    """[T]: each token's own advantage, or its response's."""
     response_T: torch.Tensor
     """int64 [T]: the response, in 0 .. S-1, of each token."""
     length_S: torch.Tensor

@@ -1,4 +1,4 @@
-"""Objectives (advantage estimators): how a group's rewards and strategy labels become advantages.
+"""Objectives (advantage estimators): how a group's rewards and strategy labels become credit.
 
     from raypoly.algorithms.objectives import build
     build("poly_epo", set_size=4).advantages(rewards=[1, 1, 0, 0, 0, 0, 0, 1], labels=[1, 1, 2, 2, 2, 3, 3, 1])
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.algorithms.objectives.objective import Batch, Objective, ScoredGroup
+from raypoly.algorithms.objectives.objective import Batch, Credit, Objective, ScoredGroup
 from raypoly.core.config import Config
 from raypoly.core.plugins import load_configured_plugin
 
@@ -33,11 +33,12 @@ KNOWN: Mapping[str, str] = {
     "passk_training": "raypoly.algorithms.objectives.passk_training:PassKTraining",
     "flowrl": "raypoly.algorithms.objectives.flowrl:FlowRL",
     "supervised": "raypoly.algorithms.objectives.supervised_responses:Supervised",
+    "distillation": "raypoly.algorithms.objectives.distillation:Distillation",
     "gdpo": "raypoly.algorithms.objectives.gdpo:GDPO",
     "best_minus_second": "raypoly.algorithms.objectives.best_minus_second:BestMinusSecond",
 }
 
-__all__ = ["KNOWN", "Batch", "Objective", "ScoredGroup", "build", "of_run"]
+__all__ = ["KNOWN", "Batch", "Credit", "Objective", "ScoredGroup", "build", "of_run"]
 
 
 def build(name: str, **params: Any) -> Objective:

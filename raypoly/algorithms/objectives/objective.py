@@ -1,4 +1,7 @@
-"""The contract of an objective: from one scored group to one advantage for each rollout."""
+"""The contract of an objective: from one scored group to the credit of its rollouts.
+
+An attempt's credit is its advantage: a number for all of its tokens, or float32 [T], one for each.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.core.errors import UsageError
-from raypoly.core.values import Bool, Draft, Float64, Int32
+from raypoly.core.values import Bool, Draft, Float32, Float64, Int32
 
 STAGE_OF = {"labels": "judge", "outcomes": "score", "statements": "score", "cross_logprobs": "prompt_logprobs"}
 """The stage that each of these fields of `ScoredGroup` comes from."""
@@ -74,6 +77,39 @@ class ScoredGroup:
         return weighted({name: values - values.mean() for name, values in self.terms.items()}, self.weights)
 
 
+Advantages = Float64 | Sequence[float | Float32]
+"""Of N rollouts: float64 [N], or N entries of which each is a number or float32 [T], one for each of its tokens."""
+
+
+@dataclass(frozen=True)
+class Credit:
+    """What an objective makes of one group."""
+
+    attempts: Advantages
+    """[N]."""
+    drafts: Float64 | None = None
+    """float64 [D]; None: drafts are not trained at all (zero has a gradient where the loss has a KL term)."""
+    measures: Mapping[str, float] = field(default_factory=dict)
+    """Finite numbers by names like `mi`; unknown ones are left out. A step's metrics have their means over its groups,
+    as `objective/mi`."""
+
+    @property
+    def numbers(self) -> Float64:
+        """float64 [N]: the advantages, the mean over its tokens where an attempt has one a token."""
+        return numbers_of(self.attempts)
+
+    @property
+    def tokens(self) -> Mapping[int, Float32]:
+        """float32 [T] by place in the group: the attempts that have one a token."""
+        return {place: entry for place, entry in enumerate(self.attempts) if isinstance(entry, np.ndarray)}
+
+
+def numbers_of(advantages: Advantages) -> Float64:
+    if isinstance(advantages, np.ndarray):
+        return advantages
+    return np.array([float(np.mean(entry)) if np.size(entry) else 0.0 for entry in advantages], np.float64)
+
+
 class ObjectiveConfig(BaseModel):
     """The base of an objective's parameters."""
 
@@ -83,21 +119,21 @@ class ObjectiveConfig(BaseModel):
     )
 
 
-class Batch(tuple[Float64, ...]):
-    """A whole step's advantages, float64 [N] for each group, with their response lengths."""
+class Batch(tuple[Any, ...]):
+    """A whole step's `Advantages` by group, as `compute` gave them, with their response lengths."""
 
     lengths: tuple[Int32, ...]
     """int32 [N] for each group: response tokens."""
 
     @classmethod
-    def of(cls, advantages: Iterable[Float64], lengths: Iterable[ArrayLike]) -> Self:
+    def of(cls, advantages: Iterable[Advantages], lengths: Iterable[ArrayLike]) -> Self:
         batch = cls(advantages)
         batch.lengths = tuple(np.asarray(tokens, dtype=np.int32) for tokens in lengths)
         return batch
 
 
 class Objective(ABC):
-    """One way to turn rewards (and labels) into advantages. Subclasses write `compute`.
+    """One way to turn rewards (and labels) into credit. Subclasses write `compute`.
 
     Groups that the judge could not label never reach an objective that needs labels: they have no gradient.
     """
@@ -121,6 +157,8 @@ class Objective(ABC):
     """Whether advantages depend on rewards. If not, none are asked for: they are unknown in the rows of metrics."""
     loss_defaults: ClassVar[Mapping[str, Any]] = {}
     """Parameters of the loss where the config does not set them."""
+    trains_drafts: ClassVar[bool] = False
+    """Whether its credit may have advantages of drafts, so that they are counted among the planned rows."""
     leaves_out: ClassVar[bool] = False
     """Whether an advantage of zero means that the rollout is left out."""
 
@@ -128,13 +166,8 @@ class Objective(ABC):
         self.config = config
 
     @abstractmethod
-    def compute(self, group: ScoredGroup) -> Float64:
-        """Advantages, float64 [N], of one group."""
-
-    def compute_drafts(self, group: ScoredGroup) -> Float64 | None:
-        """Advantages, float64 [D], of the group's drafts. Default: None, drafts are not trained at all: an advantage of
-        zero would still give them a gradient where the loss has a KL term."""
-        return None
+    def compute(self, group: ScoredGroup) -> Credit | Float64:
+        """One group's credit. Advantages alone, float64 [N], stand for `Credit(advantages)`."""
 
     @property
     def trains_attempts(self) -> bool:
@@ -145,12 +178,7 @@ class Objective(ABC):
         """The parameters of `scaffold` that this objective owns, by key."""
         return {}
 
-    def measures(self) -> Mapping[str, float]:
-        """Finite numbers of the group of the last `compute` and `compute_drafts`, by names like `mi`; unknown ones are
-        left out. A step's metrics have their means over its groups, as `objective/mi`. Default: none."""
-        return {}
-
-    def finish(self, batch: Batch) -> list[Float64]:
+    def finish(self, batch: Batch) -> Sequence[Advantages]:
         """Advantages of a whole step's groups, for objectives that normalise over the batch. Default: unchanged.
 
         The batch lacks groups without known advantages (skipped, or `unjudged` if labels are needed).
@@ -189,7 +217,12 @@ class Objective(ABC):
             raise ValueError(f"{type(self).__name__} keeps no state, but was given {sorted(state)}")
 
     def advantages(self, rewards: ArrayLike, labels: ArrayLike | None = None, **values: Any) -> Float64:
-        """Advantages, float64 [N], from plain arrays: `valued(scored(...))`, for notebooks and other trainers."""
+        """Advantages, float64 [N], from plain arrays, for notebooks and other trainers; where an attempt has one a
+        token their mean (`credit` has them)."""
+        return self.credit(rewards, labels, **values).numbers
+
+    def credit(self, rewards: ArrayLike, labels: ArrayLike | None = None, **values: Any) -> Credit:
+        """`valued(scored(...))`."""
         return self.valued(self.scored(rewards=rewards, labels=labels, **values))
 
     def scored(
@@ -252,26 +285,69 @@ class Objective(ABC):
             return group
         return replace(group, rewards=r + weighted(group.terms, group.weights), outcome=r)
 
-    def valued(self, group: ScoredGroup) -> Float64:
-        """`compute`, checked, with the terms that stand beside it: float64 [N]. Raises `ValueError` where they are not
-        N finite numbers."""
-        if not group.size:  # a scaffold that solves nothing
-            return np.zeros(0)
-        found = _finite_advantages(self, self.compute(group), group.size, "advantages")
-        if self.terms != "beside" or not group.terms:
-            return found
-        return found + group.beside
+    def valued(self, group: ScoredGroup) -> Credit:
+        """`compute`, checked, with the terms that stand beside it. Raises `ValueError` where an advantage is no finite
+        number, or they are not as many as rollouts, drafts or tokens; `UsageError` for a measure."""
+        if not group.size and not group.drafts:  # a scaffold that solves nothing
+            return Credit(np.zeros(0))
+        found = self.compute(group)
+        credit = found if isinstance(found, Credit) else Credit(found)
+        attempts = self._checked(credit.attempts, group)
+        if self.terms == "beside" and group.terms:
+            beside = group.beside
+            if isinstance(attempts, np.ndarray):
+                attempts = attempts + beside
+            else:
+                attempts = [_plus(entry, own) for entry, own in zip(attempts, beside.tolist(), strict=True)]
+        drafts = None if not group.drafts or credit.drafts is None else np.asarray(credit.drafts, np.float64)
+        if drafts is not None and not self.trains_drafts:
+            raise ValueError(f"{type(self).__name__} gives drafts advantages: set trains_drafts = True")
+        if drafts is not None:
+            self._demand(drafts.shape == (len(group.drafts),) and _finite(drafts), "drafts", len(group.drafts), drafts)
+        return Credit(attempts, drafts, self._checked_measures(credit.measures))
 
-    def valued_drafts(self, group: ScoredGroup) -> Float64 | None:
-        """`compute_drafts`, checked: float64 [D], or None. Raises `ValueError` where they are not D finite numbers."""
-        found = self.compute_drafts(group) if group.drafts else None
-        return None if found is None else _finite_advantages(self, found, len(group.drafts), "advantages of drafts")
+    def _checked(self, given: Advantages, group: ScoredGroup) -> Advantages:
+        if isinstance(given, np.ndarray) and given.dtype != object:
+            self._demand(given.shape == (group.size,) and _finite(given), "attempts", group.size, given)
+            return given
+        entries: list[float | Float32] = [
+            np.asarray(entry, np.float32) if np.ndim(entry) else float(entry) for entry in given
+        ]
+        self._demand(len(entries) == group.size and all(map(_finite, entries)), "attempts", group.size, given)
+        for place, entry in enumerate(entries):
+            tokens = None if group.lengths is None else int(group.lengths[place])
+            if isinstance(entry, np.ndarray) and (entry.ndim != 1 or tokens not in (None, len(entry))):
+                raise ValueError(
+                    f"{type(self).__name__} must give attempt {place} a number or {tokens} of them, one for each of "
+                    f"its tokens; it gave an array of shape {entry.shape}"
+                )
+        return entries if any(isinstance(entry, np.ndarray) for entry in entries) else np.array(entries, np.float64)
+
+    def _demand(self, holds: bool, what: str, size: int, given: Any) -> None:
+        if not holds:
+            raise ValueError(f"{type(self).__name__} must give {size} finite advantages of {what}, gave {given!r}")
+
+    def _checked_measures(self, found: Mapping[str, float]) -> Mapping[str, float]:
+        for name, value in found.items():
+            if not isinstance(name, str) or not _MEASURE_NAME.fullmatch(name):
+                raise UsageError(
+                    f"The objective {type(self).__name__} measures {name!r}: a name is a letter and then letters, "
+                    "digits or _, all lower case, at most 60."
+                )
+            if isinstance(value, bool) or not _is_finite(value):
+                raise UsageError(
+                    f"The objective {type(self).__name__} measures {name}={value!r}: give a finite number, and leave "
+                    "out what is not known."
+                )
+        return {name: float(value) for name, value in found.items()}
 
 
-def _finite_advantages(objective: Objective, found: Float64, size: int, what: str) -> Float64:
-    if found.shape != (size,) or not np.all(np.isfinite(found)):
-        raise ValueError(f"{type(objective).__name__} must give {size} finite {what}, gave {found!r}")
-    return found
+def _finite(values: ArrayLike) -> bool:
+    return bool(np.all(np.isfinite(values)))
+
+
+def _plus(entry: float | Float32, number: float) -> float | Float32:
+    return (entry + number).astype(np.float32) if isinstance(entry, np.ndarray) else entry + number
 
 
 def weighted(terms: Mapping[str, Float64], weights: Mapping[str, float]) -> Float64:
@@ -323,23 +399,6 @@ def needed_stages(objective: Objective) -> frozenset[str]:
     """The stages of a group whose findings the objective needs: where one is unknown, the group has no gradient."""
     fields = {spec.name for spec in fields_of(ScoredGroup)}
     return frozenset(STAGE_OF.get(need, need) for need in objective.needs if need in STAGE_OF or need not in fields)
-
-
-def measures_of(objective: Objective) -> Mapping[str, float]:
-    """Its numbers of the group that it valued last. Raises `UsageError` for a bad name, or what is no finite number."""
-    found = dict(objective.measures())
-    for name, value in found.items():
-        if not isinstance(name, str) or not _MEASURE_NAME.fullmatch(name):
-            raise UsageError(
-                f"The objective {type(objective).__name__} measures {name!r}: a name is a letter and then letters, "
-                "digits or _, all lower case, at most 60."
-            )
-        if isinstance(value, bool) or not _is_finite(value):
-            raise UsageError(
-                f"The objective {type(objective).__name__} measures {name}={value!r}: give a finite number, and leave "
-                "out what is not known."
-            )
-    return {name: float(value) for name, value in found.items()}
 
 
 def _is_finite(value: object) -> bool:

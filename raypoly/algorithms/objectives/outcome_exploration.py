@@ -23,13 +23,12 @@ A group may have any size, and is counted as it is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from raypoly.algorithms.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
+from raypoly.algorithms.objectives.objective import Credit, Objective, ObjectiveConfig, ScoredGroup
 from raypoly.core.values import Float64
 
 
@@ -51,19 +50,19 @@ class OutcomeExploration(Objective):
     def __init__(self, config: OutcomeExplorationConfig) -> None:
         super().__init__(config)
         self._counts: dict[str, Counter[str]] = {}
-        self._measures: dict[str, float] = {}
 
-    def compute(self, group: ScoredGroup) -> Float64:
+    def compute(self, group: ScoredGroup) -> Credit:
+        """Measures `bonus`, c * b in the mean, and `unseen`: the share of rollouts with an outcome that the problem
+        never had."""
         assert group.outcomes is not None
         assert group.problem is not None
         seen = self._counts.get(group.problem, Counter())
         bonus = self._bonus(seen, group.outcomes)
-        self._measures = {"bonus": float(self.config.c * bonus.mean())}
+        measures = {"bonus": float(self.config.c * bonus.mean())}
         if self.config.bonus != "batch":
-            self._measures["unseen"] = sum(not seen[outcome] for outcome in group.outcomes) / group.size
+            measures["unseen"] = sum(not seen[outcome] for outcome in group.outcomes) / group.size
             self._counts.setdefault(group.problem, Counter()).update(group.outcomes)
-        out: Float64 = group.rewards - group.rewards.mean() + self.config.c * bonus
-        return out
+        return Credit(group.rewards - group.rewards.mean() + self.config.c * bonus, measures=measures)
 
     def _bonus(self, seen: Counter[str], outcomes: tuple[str, ...]) -> Float64:
         """b, float64 [N]."""
@@ -75,10 +74,6 @@ class OutcomeExploration(Objective):
             return ucb
         out: Float64 = ucb - (self.config.b0 if self.config.bonus == "ucb_con" else ucb.mean())
         return out
-
-    def measures(self) -> Mapping[str, float]:
-        """`bonus`: c * b in the mean; `unseen`: the share of rollouts with an outcome that the problem never had."""
-        return self._measures
 
     def state_dict(self) -> dict[str, Any]:
         return {"counts": {problem: dict(counts) for problem, counts in self._counts.items()}}

@@ -26,8 +26,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from raypoly.algorithms.objectives.grpo import GRPO, Deviation, GRPOConfig, relative
-from raypoly.algorithms.objectives.objective import ScoredGroup
+from raypoly.algorithms.objectives.grpo import Deviation, GRPOConfig, relative
+from raypoly.algorithms.objectives.objective import Credit, Objective, ScoredGroup
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Float64
 
@@ -45,15 +45,11 @@ class UpSkillConfig(GRPOConfig):
     )
 
 
-class UpSkill(GRPO):
+class UpSkill(Objective):
     Config = UpSkillConfig
     config: UpSkillConfig
     needs = frozenset({"cross_logprobs"})
     scaffold = "skills"
-
-    def __init__(self, config: UpSkillConfig) -> None:
-        super().__init__(config)
-        self._measures: Mapping[str, float] = {}
 
     def check(self, rollouts: int) -> None:
         if self.config.skills > rollouts:
@@ -65,17 +61,14 @@ class UpSkill(GRPO):
     def scaffold_parameters(self) -> Mapping[str, int]:
         return {"skills": self.config.skills}
 
-    def compute(self, group: ScoredGroup) -> Float64:
+    def compute(self, group: ScoredGroup) -> Credit:
+        """Measures `mi_reward`: the group's mean r_mi."""
         assert group.cross_logprobs is not None
         assert group.own_prompt is not None
         pairs = zip(group.cross_logprobs, group.own_prompt.tolist(), strict=True)
         bonus = self.config.alpha * np.array([mutual_information(*pair, self.config.level) for pair in pairs])
-        self._measures = {"mi_reward": float(bonus.mean())}
-        return relative(group.rewards + bonus, self.config.std)
-
-    def measures(self) -> Mapping[str, float]:
-        """`mi_reward`: the group's mean r_mi."""
-        return self._measures
+        advantages = relative(group.rewards + bonus, self.config.std)
+        return Credit(advantages, measures={"mi_reward": float(bonus.mean())})
 
 
 def mutual_information(logp_ZT: Float64, own: int, level: Level) -> float:

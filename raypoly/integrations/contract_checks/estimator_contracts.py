@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import math
 from collections import defaultdict
@@ -16,8 +17,8 @@ import numpy as np
 
 from raypoly.algorithms import losses, objectives
 from raypoly.algorithms.losses import Loss, Tokens
-from raypoly.algorithms.objectives import Batch, Objective, ScoredGroup
-from raypoly.algorithms.objectives.objective import measures_of, needed_stages
+from raypoly.algorithms.objectives import Batch, Credit, Objective, ScoredGroup
+from raypoly.algorithms.objectives.objective import needed_stages, numbers_of
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import recipe_parts
 from raypoly.core.values import Problem, Rollout, Verdict
@@ -117,24 +118,46 @@ class ObjectiveContract(Contract):
     known: ClassVar = {**objectives.KNOWN, **recipe_parts("objective.name")}
 
     def samples(self, part: Objective) -> Inputs:
+        by_token = self._reads_tokens(part)
         for size in made.taken_sizes(part.check):
             graded = np.random.default_rng(7).normal(size=size).round(2) * 10
             for rewards in ((np.arange(size) % 3 == 0) * 1.0, np.zeros(size), np.ones(size), graded):
                 for none in sorted({0, (size + 1) // 3, size}) if "labels" in part.needs else [0]:
-                    group = _scored(part, rewards, np.arange(size)[::-1] < none)
+                    group = _scored(part, rewards, np.arange(size)[::-1] < none, by_token)
                     shown = {name: getattr(group, name) for name in ("rewards", "labels", "degenerate", "lengths")}
                     texts = [f"{name}={it.tolist()}" for name, it in shown.items() if it is not None]
                     yield ", ".join(texts), (group,)
 
+    def _reads_tokens(self, part: Objective) -> bool:
+        """Whether findings of its stages have a number for each token: where it can't take one for each rollout."""
+        size = min(made.taken_sizes(part.check), default=1)
+        try:
+            self.make().valued(_scored(part, np.arange(size) % 2 * 1.0, np.zeros(size, bool), False))
+            return False
+        except Exception:  # noqa: BLE001 - what it raises of the other findings is shown
+            return bool(_stages_of(part))
+
     def answer(self, part: Any, group: ScoredGroup) -> Any:
-        found = {"advantages": part.compute(group)}
-        drafts = part.compute_drafts(group) if isinstance(group, ScoredGroup) and group.drafts else None
-        return found if drafts is None else {**found, "drafts": drafts}
+        credit = part.compute(group)
+        credit = credit if isinstance(credit, Credit) else Credit(credit)
+        given = credit.attempts
+        found = {"advantages": tuple(map(_entry, given)) if isinstance(given, list) else given}
+        return found if credit.drafts is None else {**found, "drafts": credit.drafts}
 
     def right(self, value: Any, group: ScoredGroup) -> None:
-        need_array(value["advantages"], np.float64, group.size, "What compute() gives")
+        given = value["advantages"]
+        if isinstance(given, tuple):
+            said = f"compute() has to give {group.size} attempts a finite number or float32 [T] each"
+            need(len(given) == group.size, said, given)
+            for entry, tokens in zip(given, _lengths(group.size), strict=True):
+                if isinstance(entry, np.ndarray):
+                    need_array(entry, np.float32, int(tokens), "What compute() gives an attempt")
+                else:
+                    need(isinstance(entry, Real) and math.isfinite(entry), said, given)
+        else:
+            need_array(given, np.float64, group.size, "What compute() gives")
         if "drafts" in value:
-            need_array(value["drafts"], np.float64, len(group.drafts), "What compute_drafts() gives")
+            need_array(value["drafts"], np.float64, len(group.drafts), "What compute() gives drafts")
 
     def reordered(self, value: Any, group: ScoredGroup) -> Any:
         config = self.make().config
@@ -143,8 +166,8 @@ class ObjectiveContract(Contract):
         order = made.turned(group.size)
         rows = ("rewards", "labels", "degenerate", "lengths", "outcomes", "statements", "cross_logprobs", "own_prompt")
         moved = made.with_order(group, order, *rows, "draft_of")
-        own = {name: it if group.drafts else it[order] for name, it in group.findings.items()}
-        return (replace(moved, findings=own),), {**value, "advantages": value["advantages"][order]}
+        own = {name: it if group.drafts else made.in_order(it, order) for name, it in group.findings.items()}
+        return (replace(moved, findings=own),), {**value, "advantages": made.in_order(value["advantages"], order)}
 
     def check_strategies_have_no_names_and_degenerate_rollouts_no_strategy(self) -> None:
         need("labels" in self.make().needs, "it needs no labels", error=Untried)
@@ -153,7 +176,7 @@ class ObjectiveContract(Contract):
         said = "It reads the ids of degenerate rollouts, which mean nothing"
         self.ignores(said, lambda group: {"labels": np.where(group.degenerate, np.int32(1), group.labels)})
         for it in self.answers:
-            (group,), found, out = it.args, it.value["advantages"], it.args[0].degenerate
+            (group,), found, out = it.args, numbers_of(it.value["advantages"]), it.args[0].degenerate
             if 0 < out.sum() < group.size and not np.ptp(group.rewards):
                 said = f"A degenerate rollout is paid above every attempt of the same reward: {it.shown}"
                 need(found[out].max() <= found[~out].max() + 1e-9, said, found)
@@ -168,8 +191,7 @@ class ObjectiveContract(Contract):
         for size in made.taken_sizes(part.check):
             need(0 < part.scale(size) < math.inf, f"scale({size}) has to be a finite number above 0", part.scale(size))
         for it in self.answers:
-            self.answer(part, *it.args)
-            measures_of(part)
+            part.valued(*it.args)
         if not part.reads_rewards:
             said = "It has reads_rewards=False, and reads them"
             self.ignores(said, lambda group: {"rewards": group.rewards + 3})
@@ -189,24 +211,40 @@ class ObjectiveContract(Contract):
     def check_finish_keeps_the_groups_of_a_step(self) -> None:
         rows = [it.value["advantages"] for it in self.answers]
         for given in (rows, rows[:1], []):
-            turns = ([row.copy() for row in turn] for turn in (given, given[::-1]))
+            turns = ([copy.deepcopy(row) for row in turn] for turn in (given, given[::-1]))
             batch, back = (Batch.of(turn, [np.arange(len(row)) + 5 for row in turn]) for turn in turns)
             found, again = self.make().finish(batch), self.make().finish(back)
             need(len(found) == len(batch), f"finish() has to give advantages of all {len(batch)} groups", found)
             for advantages, row in zip(found, given, strict=True):
-                need_array(advantages, np.float64, len(row), "What finish() gives")
+                if isinstance(row, np.ndarray):
+                    need_array(advantages, np.float64, len(row), "What finish() gives")
+                need(len(advantages) == len(row), "finish() has to keep a group's attempts", advantages)
             need(same(batch, given), "finish() changes the batch, where it may only change a copy")
             need_same(again, found[::-1], "finish() depends on the order of a step's groups", 1e-6)
 
 
-def _scored(part: Objective, rewards: Any, degenerate: Any) -> ScoredGroup:
+def _entry(given: Any) -> Any:
+    """Float64 is taken as float32."""
+    return given.astype(np.float32) if isinstance(given, np.ndarray) and given.dtype == np.float64 else given
+
+
+def _lengths(size: int) -> Any:
+    """Response tokens, int [N]."""
+    return 20 + 7 * np.arange(size)[::-1]
+
+
+def _stages_of(part: Objective) -> frozenset[str]:
+    return needed_stages(part) - {"judge", "score", "prompt_logprobs"}
+
+
+def _scored(part: Objective, rewards: Any, degenerate: Any, by_token: bool) -> ScoredGroup:
     """A group with what the objective needs, and nothing else."""
     size, places, group = len(rewards), np.arange(len(rewards)), made.made_group(len(rewards))
     drafts = group.drafts[: min(2, size)]
     given: dict[str, Any] = {
         "labels": places % 3 + 1,
         "degenerate": degenerate,
-        "lengths": 20 + 7 * places[::-1],
+        "lengths": _lengths(size),
         "outcomes": [f"outcome {place % 2}" for place in places],
         "statements": [{"a = b", f"c = {place % 3}"} if place % 4 else () for place in places],
         "cross_logprobs": [np.full((2, 3), -0.1 * place - 1) for place in places],
@@ -219,8 +257,11 @@ def _scored(part: Objective, rewards: Any, degenerate: Any) -> ScoredGroup:
     comes_with = {"degenerate": "labels", "own_prompt": "cross_logprobs", "draft_of": "drafts"}
     needed = {name: it for name, it in given.items() if comes_with.get(name, name) in part.needs}
     rows = len(drafts) if "drafts" in part.needs else size
-    stages = needed_stages(part) - {"judge", "score", "prompt_logprobs"}
-    findings = {name: np.linspace(0, 0.9, rows).view(AnyFinding) for name in stages}
+    findings: dict[str, Any] = {}
+    for name in _stages_of(part):
+        findings[name] = np.linspace(0, 0.9, rows).view(AnyFinding)
+        if by_token:
+            findings[name] = tuple(np.linspace(0, 0.9, n, dtype=np.float32) for n in _lengths(rows))
     return part.scored(rewards=rewards, **needed, findings=findings)
 
 

@@ -21,7 +21,7 @@ from raypoly.core.errors import Away, Infra, JudgeUnavailable, MissingKey, Unkno
 from raypoly.core.plugins import parse_parameters, recipe_parts
 from raypoly.core.values import Draft, Group, Labels, Problem
 from raypoly.integrations.contract_checks import made_groups as made
-from raypoly.integrations.contract_checks.comparing import need, need_array, need_json, need_same
+from raypoly.integrations.contract_checks.comparing import Untried, need, need_array, need_json, need_same
 from raypoly.integrations.contract_checks.contract import Contract, Fault, Inputs
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds import Ask, Scaffold
@@ -64,6 +64,11 @@ class StageContract(Contract):
 
     def right(self, value: Any, group: Group, problem: Problem) -> None:
         need(hasattr(value, "to_pydict"), "encode() has to give a pyarrow.RecordBatch", value)
+        if self.thing.axis == "token":
+            wanted = [len(rollout.tokens) for rollout in group.rollouts]
+            for name in value.schema.names:
+                found = [len(each) for each in value.column(name).to_pylist()]
+                need(found == wanted, f"run() has to give each rollout a number of {name} a token: {wanted}", found)
 
     def faulty(self, fault: Any, group: Group, problem: Problem) -> Inputs:
         yield "the group's rollouts", (replace(group, rollouts=(fault,) * group.size), problem)
@@ -74,12 +79,13 @@ class StageContract(Contract):
         labels = made.with_order(group.labels, order, "ids", "degenerate")
         moved = made.with_order(group, order, "rollouts", "draft_of")
         moved = moved.with_findings(score=made.in_order(group.verdicts, order), judge=labels)
-        return (moved, problem), value.take(order) if self.thing.axis == "rollout" else value
+        return (moved, problem), value.take(order) if self.thing.axis in ("rollout", "token") else value
 
     def check_what_it_declares_fits(self) -> None:
         stage, group = self.make(), made.made_group(2)
         need(stage.name not in {it.name for it in fields(ScoredGroup)}, f"name={stage.name!r} is taken: use another")
-        need(stage.axis in ("rollout", "draft", "group"), f"axis={stage.axis!r} has to be rollout, draft or group")
+        axes = ("rollout", "token", "draft", "group")
+        need(stage.axis in axes, f"axis={stage.axis!r} has to be one of {', '.join(axes)}")
         need(stage.device in ("free", "learner"), f"device={stage.device!r} has to be free or learner")
         need(isinstance(stage.after, tuple), f"after={stage.after!r} has to be a tuple of names")
         need(set(stage.optional) <= set(stage.columns), f"optional={stage.optional!r} has to name columns")
@@ -96,7 +102,17 @@ class StageContract(Contract):
             finding = stage.decode(it.value)
             again = stage.encode(finding, it.value.num_rows)
             need_same(again, it.value, f"decode() does not undo encode(), for {it.shown}")
-            need_json(dict(stage.measures(finding)), "What measures() gives")
+            need_json(dict(stage.measures(finding, it.args[0])), "What measures() gives")
+
+    def check_the_credit_of_tokens_fits_them(self) -> None:
+        stage = self.make()
+        need(stage.gives_credit, "it adds nothing to advantages", error=Untried)
+        for it in self.answers:
+            rollouts = it.args[0].rollouts
+            found = stage.token_credit(stage.decode(it.value), rollouts)
+            need(len(found) == len(rollouts), f"token_credit() has to give {len(rollouts)} arrays", found)
+            for credit, rollout in zip(found, rollouts, strict=True):
+                need_array(np.asarray(credit, np.float64), np.float64, len(rollout.tokens), "What token_credit() gives")
 
     def check_several_groups_run_in_one_event_loop(self) -> None:
         stage, pairs = self.make(), [it.args for it in self.answers]

@@ -25,7 +25,7 @@ import numpy as np
 from pydantic import Field
 
 from raypoly.algorithms.objectives.grpo import Deviation, compare_with_peers
-from raypoly.algorithms.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
+from raypoly.algorithms.objectives.objective import Credit, Objective, ObjectiveConfig, ScoredGroup
 from raypoly.analysis.metrics.plan_diversity import has_duplicate
 from raypoly.core.errors import UsageError
 from raypoly.core.values import ATTEMPT, Float64
@@ -54,6 +54,7 @@ class CPPO(Objective):
     config: CPPOConfig
     loss = "clipped_surrogate"
     stages = ("contract_gate",)
+    trains_drafts = True
     loss_defaults: ClassVar[Mapping[str, Any]] = {
         "clip_low": 0.2,
         "clip_high": 0.2,
@@ -66,22 +67,20 @@ class CPPO(Objective):
     def __init__(self, config: CPPOConfig) -> None:
         super().__init__(config)
         self.needs = frozenset({"drafts"} if config.reward == "outcome" else {"drafts", "gate"})  # type: ignore[misc]
-        self._last: ScoredGroup | None = None
 
     @property
     def trains_attempts(self) -> bool:
         return self.config.solver_weight > 0
 
-    def compute(self, group: ScoredGroup) -> Float64:
+    def compute(self, group: ScoredGroup) -> Credit:
         assert group.draft_of is not None
-        self._last = group
         whole = self.config.solver_scope == "group"
         peers = [(ATTEMPT, None if whole else parent) for parent in group.draft_of.tolist()]
-        return self.config.solver_weight * compare_with_peers(group.rewards, peers, self.config.std)
+        attempts = self.config.solver_weight * compare_with_peers(group.rewards, peers, self.config.std)
+        return Credit(attempts, self._of_plans(group), plan_shares(group))
 
-    def compute_drafts(self, group: ScoredGroup) -> Float64 | None:
+    def _of_plans(self, group: ScoredGroup) -> Float64 | None:
         config = self.config
-        self._last = group
         if not config.plan_weight:
             return None
         rewards = self.plan_rewards(group)
@@ -99,9 +98,6 @@ class CPPO(Objective):
             return accepted
         outcomes = plan_outcomes(group, kind)
         return outcomes if accepted is None else accepted * outcomes
-
-    def measures(self) -> Mapping[str, float]:
-        return {} if self._last is None else plan_shares(self._last)
 
 
 def plan_shares(group: ScoredGroup) -> Mapping[str, float]:

@@ -115,14 +115,9 @@ def distinct_prompts(scaffold: Scaffold, attempts: int) -> int:
     return len({ask.prompt for ask in asks}) if is_final(asks) else attempts
 
 
-def answers_for_drafts(objective: Objective) -> bool:
-    """Whether the objective gives drafts advantages."""
-    return type(objective).compute_drafts is not Objective.compute_drafts
-
-
 def planned_rows(objective: Objective, scaffold: Scaffold, attempts: int) -> int:
     """N where drafts are not trained, N + D where they are, D without attempts; at least 1. They divide a step's loss
     beside the planned problems; being planned, they are the same whatever was sampled."""
-    trained = answers_for_drafts(objective) or scaffold.trains_drafts
+    trained = objective.trains_drafts or scaffold.trains_drafts
     drafts = scaffold.planned_drafts(attempts) if trained else 0
     return max(1, scaffold.planned_attempts(attempts) + drafts)

@@ -129,9 +129,9 @@ class LocalStore(Store):
     def _move(self, key: str, target: str) -> None:
         self._do("moved", key, lambda: self._rename(self.local_path(key), self.local_path(target)), changes=True)
 
-    def _create(self, key: str, data: bytes) -> bool:
+    def _create(self, key: str, content: bytes | Path) -> bool:
         path, created = self.local_path(key), True
-        aside = self._write_aside(path, data)
+        aside = self._write_aside(path, content)
         try:
             self._disk.publish(aside, path)
         except FileExistsError:

@@ -28,7 +28,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from raypoly.core.errors import UsageError
 from raypoly.run.store.location import Location, StorageOptions
-from raypoly.run.store.store import NO_CONDITION, PART, USE_OTHER, RequestFailed, Store, in_parts
+from raypoly.run.store.store import NO_CONDITION, PART, USE_OTHER, RequestFailed, Store, in_parts, size_of
 
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them",
@@ -76,7 +76,8 @@ class ObjectStore(Store):
         # The library repeats a part that fails; otherwise the whole upload would start again.
         self._uploader = _open_client(self.location, self.options.timeout, _PART_RETRIES)
 
-    def _create(self, key: str, data: bytes) -> bool:
+    def _create(self, key: str, content: bytes | Path) -> bool:
+        data = content.read_bytes() if isinstance(content, Path) else content
         try:
             with self._explained():
                 self._client.put(key, data, mode="create", use_multipart=False)
@@ -85,8 +86,7 @@ class ObjectStore(Store):
         return True
 
     def _put(self, key: str, content: bytes | Path) -> None:
-        size = content.stat().st_size if isinstance(content, Path) else len(content)
-        if size <= self.one_request:
+        if size_of(content) <= self.one_request:
             data = content.read_bytes() if isinstance(content, Path) else content
             with self._explained():
                 self._client.put(key, data, use_multipart=False)

@@ -31,6 +31,7 @@ from raypoly.core.values import (
     Draft,
     Evidence,
     Failure,
+    Float32,
     Group,
     Int32,
     Labels,
@@ -39,15 +40,18 @@ from raypoly.core.values import (
     Verdict,
 )
 
+TOKENS = pa.list_(pa.float32())
+"""The type of a column with a number for each token of a response."""
+_TOKEN_ADVANTAGES = "token_advantages"
 DRAFT_OF = "draft_of"
 """The column of attempts that names their draft; null for none."""
 
 
 def rollout_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
     return {
-        "prompt_tokens": _lists([rollout.prompt_tokens for rollout in rollouts], np.dtype(np.int32)),
-        "tokens": _lists([rollout.tokens for rollout in rollouts], np.dtype(np.int32)),
-        "logprobs": _lists([rollout.logprobs for rollout in rollouts], np.dtype(np.float32)),
+        "prompt_tokens": lists_of([rollout.prompt_tokens for rollout in rollouts], np.dtype(np.int32)),
+        "tokens": lists_of([rollout.tokens for rollout in rollouts], np.dtype(np.int32)),
+        "logprobs": lists_of([rollout.logprobs for rollout in rollouts], np.dtype(np.float32)),
         "text": _strings([rollout.text for rollout in rollouts]),
         "finish_reason": pa.array([rollout.finish_reason for rollout in rollouts], pa.string()),
         "seed": pa.array([rollout.seed for rollout in rollouts], pa.uint64()),
@@ -57,9 +61,9 @@ def rollout_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
 
 def rollouts_of(table: pa.Table) -> tuple[Rollout, ...]:
     columns = (
-        _arrays(table.column("prompt_tokens")),
-        _arrays(table.column("tokens")),
-        _arrays(table.column("logprobs")),
+        arrays_of(table.column("prompt_tokens")),
+        arrays_of(table.column("tokens")),
+        arrays_of(table.column("logprobs")),
         *(table.column(name).to_pylist() for name in ("text", "finish_reason", "seed", "weight_version")),
     )
     return tuple(Rollout(*row) for row in zip(*columns, strict=True))
@@ -126,7 +130,7 @@ def cross_columns(cross: CrossLogprobs) -> dict[str, pa.Array]:
     rows = [np.ravel(each) for each in cross.logprobs]
     return {
         "own_prompt": pa.array(cross.own_prompt, pa.int32()),
-        "cross_logprobs": _lists(rows, np.dtype(np.float32)),
+        "cross_logprobs": lists_of(rows, np.dtype(np.float32)),
     }
 
 
@@ -135,7 +139,7 @@ def cross_of(table: pa.Table) -> CrossLogprobs | None:
     if "own_prompt" not in table.column_names or table.column("own_prompt")[0].as_py() is None:
         return None
     own = table.column("own_prompt").to_numpy().astype(np.int32)
-    rows = _arrays(table.column("cross_logprobs"))
+    rows = arrays_of(table.column("cross_logprobs"))
     return CrossLogprobs(own, tuple(row.reshape(int(own.max()) + 1, -1) for row in rows))
 
 
@@ -175,6 +179,27 @@ def draft_of_rows(table: pa.Table) -> Int32:
         return np.full(table.num_rows, -1, np.int32)
     found: Int32 = pc.fill_null(table.column(DRAFT_OF), -1).to_numpy().astype(np.int32)
     return found
+
+
+def token_columns(advantages: Sequence[Mapping[int, Float32]], sizes: Sequence[int]) -> dict[str, pa.Array]:
+    """One advantage a token of the attempts that have those, null for the others; no column where none has."""
+    if not any(advantages):
+        return {}
+    rows = [own.get(place) for own, size in zip(advantages, sizes, strict=True) for place in range(size)]
+    nothing = np.zeros(0, np.float32)
+    lists = lists_of([nothing if row is None else row for row in rows], np.dtype(np.float32))
+    # `take` gives null where the place is null
+    places = pa.array(np.arange(len(rows)), pa.int64(), mask=np.array([row is None for row in rows], bool))
+    return {_TOKEN_ADVANTAGES: lists.take(places)}
+
+
+def tokens_of(table: pa.Table) -> Mapping[int, Float32]:
+    """The inverse of `token_columns`, of one group's attempts."""
+    if _TOKEN_ADVANTAGES not in table.column_names:
+        return {}
+    column = table.column(_TOKEN_ADVANTAGES)
+    known = np.flatnonzero(pc.is_valid(column).to_numpy()).tolist()
+    return dict(zip(known, arrays_of(column.drop_null()), strict=True)) if known else {}
 
 
 def attempts_alone(table: pa.Table) -> pa.Table:
@@ -284,7 +309,8 @@ def _is_of_drafts(finding: Any, group: Group) -> bool:
     return not group.size
 
 
-def _lists(rows: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> pa.Array:
+def lists_of(rows: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> pa.Array:
+    """A list column of these arrays."""
     # No Python number is made on the way.
     offsets = np.zeros(len(rows) + 1, np.int32)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
@@ -292,7 +318,7 @@ def _lists(rows: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
 
 
-def _arrays(column: pa.ChunkedArray) -> list[NDArray[Any]]:
+def arrays_of(column: pa.ChunkedArray) -> list[NDArray[Any]]:
     """The rows of a list column, as views on one array that nobody may write to."""
     whole = column.combine_chunks()
     parts = whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]

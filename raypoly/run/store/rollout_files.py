@@ -2,7 +2,7 @@
 scaffold has any, are rows of their own, before their group's attempts; the column `role` tells them apart.
 
 rollouts/step-000012.parquet                   a step, from its end until its bundle
-rollouts/steps-000000-000099.parquet           a bundle of settled steps, a row group each, in order
+rollouts/steps-000000-000099.parquet           a bundle of settled steps, a row group or more each, in order
 rollouts/evaluation-test-step-000080.parquet   an evaluation, its results in the file's metadata
 
     files = RolloutFiles(store)
@@ -17,8 +17,10 @@ What a row holds is `_attempt_rows` and, for drafts, `_with_drafts`; `_group_of`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from raypoly.core.errors import CorruptData, StorageError
-from raypoly.core.values import ATTEMPT, UNKNOWN, Float64, Group, Labels
+from raypoly.core.values import ATTEMPT, UNKNOWN, Float32, Float64, Group, Labels
 from raypoly.run.store.catalogue import PREFIX, Catalogue, Span, evaluation_key, step_key
 from raypoly.run.store.rollout_columns import (
     attempts_alone,
@@ -44,10 +46,12 @@ from raypoly.run.store.rollout_columns import (
     rollout_columns,
     rollouts_of,
     stacked,
+    token_columns,
+    tokens_of,
     verdict_columns,
     verdicts_of,
 )
-from raypoly.run.store.sealed_files import decode_table, encode_table, encode_tables, open_checked
+from raypoly.run.store.sealed_files import decode_table, encode_table, encode_tables, open_checked, write_tables
 from raypoly.run.store.step_records import CompletedStep, Head, runs
 from raypoly.run.store.store import Store
 
@@ -55,15 +59,54 @@ BLOCK = 100
 """The most steps in a bundle, which never crosses a multiple of this."""
 MAX_BYTES = 256 << 20
 """The approximate size limit of a bundle, which is read whole."""
+_PART_TOKENS = 1 << 20
+"""Response tokens of a row group of a step that is written piece by piece."""
 _NO_LABELS = pa.table(labels_columns(Labels(np.zeros(0, np.int32), np.zeros(0, np.bool_), "")))
 
 
 def encode_step(completed: CompletedStep) -> bytes:
     """The bytes of a step's rollout file. Every group is generated and scored."""
-    table = _attempt_rows(completed)
-    if any(group.drafts for group in completed.groups):
-        table = _with_drafts(table, completed)
-    return encode_table(table, _steps_metadata([Head.of(completed.applied)]))
+    return encode_table(_step_table(completed, 0, len(completed.groups)), _steps_metadata([Head.of(completed.applied)]))
+
+
+def is_large(completed: CompletedStep) -> bool:
+    """Whether the step is of several row groups, and `write_step` holds less of it in memory."""
+    return next(_parts(completed.groups), (0, 0))[1] < len(completed.groups)
+
+
+def write_step(completed: CompletedStep, path: Path) -> None:
+    """The same step in a local file, of several row groups, one in memory at a time. Raises `OSError`."""
+    parts = list(_parts(completed.groups))
+
+    def tables() -> Iterator[pa.Table]:
+        return (_step_table(completed, *part) for part in parts)
+
+    schema = pa.unify_schemas([table.schema for table in tables()])
+    metadata = _steps_metadata([Head.of(completed.applied)], [len(parts)])
+    write_tables(path, schema, (_padded(table, schema).cast(schema) for table in tables()), metadata)
+
+
+def _parts(groups: Sequence[Group]) -> Iterator[tuple[int, int]]:
+    """Neighbours, from and to, that together have `_PART_TOKENS` tokens, or one group."""
+    start = tokens = 0
+    for place, group in enumerate(groups):
+        tokens += sum(len(rollout.tokens) for rollout in group.rollouts)
+        if tokens >= _PART_TOKENS or place + 1 == len(groups):
+            yield start, place + 1
+            start, tokens = place + 1, 0
+
+
+def _step_table(completed: CompletedStep, start: int, end: int) -> pa.Table:
+    part = replace(
+        completed,
+        groups=tuple(map(completed.encode, completed.groups[start:end])),
+        rewards=completed.rewards[start:end],
+        advantages=completed.advantages[start:end],
+        draft_advantages=completed.draft_advantages[start:end],
+        token_advantages=completed.token_advantages[start:end],
+    )
+    table = _attempt_rows(part)
+    return _with_drafts(table, part) if any(group.drafts for group in part.groups) else table
 
 
 def _attempt_rows(completed: CompletedStep) -> pa.Table:
@@ -83,6 +126,7 @@ def _attempt_rows(completed: CompletedStep) -> pa.Table:
             **draft_of_column(groups),
             "reward": _numbers(completed.rewards, sizes),
             "advantage": _numbers(completed.advantages, sizes),
+            **token_columns(completed.token_advantages, sizes),
         }
     )
 
@@ -132,12 +176,16 @@ def _numbers(rows: Sequence[Float64], sizes: Sequence[int]) -> pa.Array:
 def decode_step(table: pa.Table, head: Head) -> CompletedStep:
     """The inverse of `encode_step`."""
     found = [_group_of(head.step, slot, table.slice(start, end - start)) for slot, start, end in runs(table["slot"])]
-    groups, rewards, advantages, of_drafts = zip(*found, strict=True) if found else ((), (), (), ())
+    groups, rewards, advantages, of_drafts, by_token = zip(*found, strict=True) if found else ((), (), (), (), ())
     drafted = of_drafts if any(group.drafts for group in groups) else ()
-    return CompletedStep(head.step, groups, rewards, advantages, head.applied, drafted)
+    return CompletedStep(
+        head.step, groups, rewards, advantages, head.applied, drafted, by_token if any(by_token) else ()
+    )
 
 
-def _group_of(step: int, slot: int, rows: pa.Table) -> tuple[Group, Float64, Float64, Float64 | None]:
+def _group_of(
+    step: int, slot: int, rows: pa.Table
+) -> tuple[Group, Float64, Float64, Float64 | None, Mapping[int, Float32]]:
     attempts, drafts = attempts_alone(rows), drafts_alone(rows)
     group = Group(
         step,
@@ -150,7 +198,8 @@ def _group_of(step: int, slot: int, rows: pa.Table) -> tuple[Group, Float64, Flo
     )
     of_drafts = _values(drafts.column("advantage"))
     rewards, advantages = (_values(attempts.column(name)) for name in ("reward", "advantage"))
-    return group, rewards, advantages, of_drafts if len(of_drafts) and np.isfinite(of_drafts).all() else None
+    known = of_drafts if len(of_drafts) and np.isfinite(of_drafts).all() else None
+    return group, rewards, advantages, known, tokens_of(attempts)
 
 
 def _findings_of(rows: pa.Table) -> dict[str, Any]:
@@ -170,6 +219,8 @@ class StepsFile:
 
     heads: Mapping[int, Head]
     file: pq.ParquetFile
+    row_groups: Mapping[int, range]
+    """Of the file, by step."""
 
     @classmethod
     def parse(cls, data: bytes, span: Span, what: str) -> StepsFile:
@@ -181,11 +232,17 @@ class StepsFile:
         heads = [Head(**entry) for entry in json.loads(metadata.get("steps", "[]"))]
         if [head.step for head in heads] != list(span.steps):
             raise CorruptData("it holds other steps than its name says")
-        return cls({head.step: head for head in heads}, file)
+        ends = [0, *accumulate(json.loads(metadata.get("row_groups", "null")) or [1] * len(heads))]
+        groups = {head.step: range(*pair) for head, pair in zip(heads, pairwise(ends), strict=True)}
+        return cls({head.step: head for head in heads}, file, groups)
 
     def table(self, step: int) -> pa.Table:
         """The rollouts of one of its steps."""
-        return self.file.read_row_group(list(self.heads).index(step), use_threads=False)
+        return self.file.read_row_groups(list(self.row_groups[step]), use_threads=False)
+
+    def tables(self, step: int) -> Iterator[pa.Table]:
+        """The same, a row group at a time."""
+        return (self.file.read_row_group(number, use_threads=False) for number in self.row_groups[step])
 
 
 def read_head(data: bytes, step: int) -> Head:
@@ -197,8 +254,9 @@ def encode_bundle(files: Mapping[int, bytes]) -> bytes:
     """A bundle's bytes from the valid rollout files of consecutive steps."""
     parsed = {step: StepsFile.parse(data, Span(step, step), step_key(step)) for step, data in files.items()}
     schema = pa.unify_schemas([each.file.schema_arrow.remove_metadata() for each in parsed.values()])
-    tables = (_padded(each.table(step), schema).cast(schema) for step, each in parsed.items())
-    return encode_tables(schema, tables, _steps_metadata([each.heads[step] for step, each in parsed.items()]))
+    tables = (_padded(part, schema).cast(schema) for step, each in parsed.items() for part in each.tables(step))
+    counts = [len(each.row_groups[step]) for step, each in parsed.items()]
+    return encode_tables(schema, tables, _steps_metadata([each.heads[step] for step, each in parsed.items()], counts))
 
 
 def _padded(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -208,8 +266,10 @@ def _padded(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names)
 
 
-def _steps_metadata(heads: Sequence[Head]) -> dict[str, str]:
-    return {"steps": json.dumps([asdict(head) for head in heads])}
+def _steps_metadata(heads: Sequence[Head], row_groups: Sequence[int] = ()) -> dict[str, str]:
+    """`row_groups`: how many each step has, where not all have one."""
+    more = {"row_groups": json.dumps(row_groups)} if set(row_groups) - {1} else {}
+    return {"steps": json.dumps([asdict(head) for head in heads]), **more}
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from raypoly.core.errors import CorruptData, OtherSchema
+from raypoly.run.store.store import sha256_of
 
 SCHEMA = 1
 """The form of all files of a run. Raise it when a value's meaning or a column changes: no other number is read."""
@@ -71,14 +74,28 @@ def encode_table(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
 def encode_tables(schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, str]) -> bytes:
     """One file of several tables of one schema, each a row group, one in memory at a time."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-        for table in tables:
-            writer.write_table(table, row_group_size=max(1, table.num_rows))
-        writer.add_key_value_metadata({**metadata, "schema": str(SCHEMA), _KEY: _BLANK.decode()})
+    _write_parquet(sink, schema, tables, metadata)
     with memoryview(sink.getvalue()) as data:  # a large step's file is copied once only
         place = _checksum_place(data)
         digest = hashlib.sha256(data).hexdigest().encode()
         return b"".join((data[:place], digest, data[place + len(_BLANK) :]))
+
+
+def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, str]) -> None:
+    """The bytes of `encode_tables` in a local file, which is never whole in memory. Raises `OSError`."""
+    _write_parquet(str(path), schema, tables, metadata)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with memoryview(data) as view:
+            place = _checksum_place(view)
+        file.seek(place)
+        file.write(sha256_of(path).encode())
+
+
+def _write_parquet(sink: Any, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, str]) -> None:
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+        writer.add_key_value_metadata({**metadata, "schema": str(SCHEMA), _KEY: _BLANK.decode()})
 
 
 def decode_table(data: bytes, what: str = "the file") -> tuple[pa.Table, dict[str, str]]:
@@ -112,11 +129,11 @@ def _verify_checksum(data: bytes) -> None:
 
 def _checksum_place(data: bytes | memoryview) -> int:
     """The position of the 64 hex digits."""
-    if len(data) < 12 or data[:4] != _MAGIC or data[-4:] != _MAGIC:
+    if len(data) < 12 or bytes(data[:4]) != _MAGIC or bytes(data[-4:]) != _MAGIC:
         raise CorruptData("it is no Parquet file, or was cut short")
     # The last 8 bytes are the footer's length and the magic. Only the footer is searched: a rollout's text may hold
     # the key, too. In the footer's compact Thrift a value follows its field header and its length, one byte each.
-    footer = max(0, len(data) - 8 - int.from_bytes(data[-8:-4], "little"))
+    footer = max(0, len(data) - 8 - int.from_bytes(bytes(data[-8:-4]), "little"))
     found = bytes(data[footer:]).rfind(_KEY.encode())
     place = footer + found + len(_KEY) + 2
     if found < 0 or place + len(_BLANK) > len(data):

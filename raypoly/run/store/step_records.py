@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.core.errors import CorruptData
-from raypoly.core.values import Draft, Float64, Group, Rollout
+from raypoly.core.values import Draft, Float32, Float64, Group, Rollout
 from raypoly.run.store.rollout_columns import (
     DRAFT_OF,
     draft_columns,
@@ -156,6 +156,11 @@ class CompletedStep:
     applied: Applied
     draft_advantages: tuple[Float64 | None, ...] = ()
     """float64 [D] for each group, None where its drafts were not trained; empty if no group has drafts."""
+    token_advantages: tuple[Mapping[int, Float32], ...] = ()
+    """float32 [T] by place for each group: the attempts with one advantage a token, whose mean `advantages` has; empty
+    if there are none."""
+    encode: Callable[[Group], Group] = field(default=lambda group: group, compare=False)
+    """A group as the store keeps it, made when it is written: all of them may be more than fits into memory."""
 
 
 def assemble(step: int, records: Iterable[Record]) -> StepRecords:

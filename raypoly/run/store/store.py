@@ -85,26 +85,27 @@ class Store(ABC):
         other.options, other.fence = options, lambda: None
         return other
 
-    def commit(self, key: str, data: bytes) -> None:
-        """Make `data` the object `key`. It is whole and durable on return; before that it does not exist.
+    def commit(self, key: str, content: bytes | Path) -> None:
+        """Make bytes, or a local file's content, the object `key`. It is whole and durable on return; before that it
+        does not exist.
 
         The same bytes may be committed again. Raises `StorageError` if the key holds others: an object never changes.
         """
-        if len(data) <= self.one_request:
-            taken = not self.create(key, data)
+        if size_of(content) <= self.one_request:
+            taken = not self.create(key, content)
         elif taken := self.exists(key):
-            taken = self.digest(key)[0] != hashlib.sha256(data).hexdigest()
+            taken = self.digest(key)[0] != sha256_of(content)
         else:  # in parts: only the lease and a manifest's checksum protect it from other writers
-            self.put_mutable(key, data)
+            self.put_mutable(key, content)
         if taken:
             raise StorageError(
                 f"{self.place(key)} is committed with other content and can't be replaced: this is a bug."
             )
 
-    def create(self, key: str, data: bytes) -> bool:
-        """Create an object. Whether `key` holds `data` now; False if it held something else."""
+    def create(self, key: str, content: bytes | Path) -> bool:
+        """Create an object. Whether `key` holds `content` now; False if it held something else."""
         check_key(key)
-        return self._do("written", key, lambda: self._created(key, data), changes=True)
+        return self._do("written", key, lambda: self._created(key, content), changes=True)
 
     def put_mutable(self, key: str, content: bytes | Path) -> None:
         """Replace a derived file (a summary, a report) whole, by bytes or by a local file's content."""
@@ -177,12 +178,12 @@ class Store(ABC):
         self._do("moved", key, lambda: self._copy(key, target), changes=True)
         self._do("moved", key, lambda: self._delete(key), changes=True)
 
-    def _created(self, key: str, data: bytes) -> bool:
-        if self._create(key, data):
+    def _created(self, key: str, content: bytes | Path) -> bool:
+        if self._create(key, content):
             return True
         try:
             # The answer of an earlier try may have been lost: then the object is there, with our own bytes.
-            return self._get(key) == data
+            return hashlib.sha256(self._get(key)).hexdigest() == sha256_of(content)
         except FileNotFoundError as error:  # it was deleted, or is being written, between the two requests
             raise RequestFailed("it was there and then was not") from error
 
@@ -243,7 +244,7 @@ class Store(ABC):
     # The requests: no retries, no further promises. Each may raise `RequestFailed` or `OSError`.
 
     @abstractmethod
-    def _create(self, key: str, data: bytes) -> bool:
+    def _create(self, key: str, content: bytes | Path) -> bool:
         """Write an object if there is none; False if there is one."""
 
     @abstractmethod
@@ -280,6 +281,18 @@ def check_key(key: str) -> str:
     if not all(part and part[0] != "." for part in key.split("/")):
         raise ValueError(f"{key!r} is no key: give a relative path whose parts don't start with a dot.")
     return key
+
+
+def size_of(content: bytes | Path) -> int:
+    return content.stat().st_size if isinstance(content, Path) else len(content)
+
+
+def sha256_of(content: bytes | Path) -> str:
+    """Hex."""
+    digest = hashlib.sha256()
+    for part in in_parts(content):
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def in_parts(content: bytes | Path) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from tests.support.contract_breaches import HonestObjective, gives_text
 from workflows.step.stages import KNOWN as STAGES
 
 BREACHES = {
-    "GivesList": "What compute() gives has to be a numpy array, float64 [1]; it gave [0.0]",
+    "GivesWrongTokens": "What compute() gives an attempt has to be a numpy array, float32 [20]; it gave",
     "GivesFloat32": "it gave float32 [0.0], for rewards=[1.0].",
     "GivesOneLess": "float64 [1]; it gave float64 []",
     "DividesByZero": "has to be finite; it gave float64 [nan], for rewards=[1.0].",
@@ -60,6 +60,8 @@ BREACHES = {
     "ChangesAdvantages": "It changes its input",
     "DropsOut": "It changes PyTorch's global random numbers",
     "StageOfOneLess": "must give 1 values of ['value'], gave {'value': 0}",
+    "TokensOneLess": "run() has to give each rollout a number of value a token",
+    "CreditOneLess": "What token_credit() gives has to be a numpy array, float64",
     "StageOfObjects": "a finding that does not fit its columns",
     "StageOfNaN": "raise Unknown instead",
     "StageNotAsync": "run() has to be `async def`.",
@@ -82,6 +84,7 @@ BREACHES = {
     "AsksBySet": "In another process",
 }
 HONEST = ("HonestObjective", "honest_reward", "HonestLoss", "HonestStage", "HonestJudge", "HonestScaffold")
+HONEST += ("HonestTokens", "HonestCredit")
 
 
 @pytest.mark.parametrize("name", BREACHES)
@@ -147,7 +150,7 @@ def test_each_check_is_a_test_of_its_own(one: Callable[[], None]) -> None:
     ("words", "code", "said"),
     [
         (["poly_epo", "set_size=2"], 0, "answers have the right type, shape and values"),
-        (["mine:Mine"], 1, "What compute() gives has to be a numpy array"),
+        (["mine:Mine"], 1, "compute() has to give 2 attempts a finite number"),
         (["poly_ep"], 2, "THING='poly_ep' is unknown; did you mean 'poly_epo'?"),
         (["nowhere:Mine"], 2, "No module named 'nowhere'. Is its folder on PYTHONPATH?"),
         (["flowrl"], 2, "'flowrl' is several things: say which by --as objective or --as loss."),
@@ -169,7 +172,7 @@ def test_the_command_ends_with_a_code_and_a_sentence(
         "from raypoly.algorithms.objectives import Objective\n"
         "class Nothing: pass\n"
         "class Mine(Objective):\n"
-        "    def compute(self, group): return [0.0] * group.size\n"
+        "    def compute(self, group): return [group.size]\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")

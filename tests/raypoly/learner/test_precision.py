@@ -136,7 +136,7 @@ def test_small_updates_reach_bf16_weights_through_float32_ones_alone(folder: Pat
         update(master, random_rows(step))
         batch = pack(random_rows(step))
         logp_T, _ = response_logprobs(pure, batch, 1.0, bf16=False)
-        (-(batch.advantages[batch.row_of] * logp_T).sum() / (2 * 4 * 16)).backward()
+        (-(batch.advantages * logp_T).sum() / (2 * 4 * 16)).backward()
         optimizer.step()
         optimizer.zero_grad()
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from raypoly.algorithms.objectives import Objective, ScoredGroup, build
-from raypoly.algorithms.objectives.objective import ObjectiveConfig, measures_of
+from raypoly.algorithms.objectives import Credit, Objective, ScoredGroup, build
+from raypoly.algorithms.objectives.objective import ObjectiveConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Draft, Float64, Problem
@@ -72,8 +72,8 @@ def test_what_the_objective_measured_is_in_the_row(tmp_path: Path) -> None:
     for group, rewards in zip(step.groups, step.rewards, strict=True):
         cross = group.cross_logprobs
         assert cross is not None
-        objective.advantages(rewards=rewards, cross_logprobs=cross.logprobs, own_prompt=cross.own_prompt)
-        means.append(objective.measures()["mi_reward"])
+        credit = objective.credit(rewards=rewards, cross_logprobs=cross.logprobs, own_prompt=cross.own_prompt)
+        means.append(credit.measures["mi_reward"])
     assert step.applied.metrics["objective/mi_reward"] == pytest.approx(np.mean(means), abs=1e-12)
     (plain,) = run_of(tmp_path / "plain").steps
     assert not [name for name in plain.applied.metrics if name.startswith("objective/")]
@@ -84,11 +84,8 @@ class Measures(Objective):
 
     told: ClassVar[dict[Any, Any]] = {}
 
-    def compute(self, group: ScoredGroup) -> Float64:
-        return group.rewards - group.rewards.mean()
-
-    def measures(self) -> dict[str, float]:
-        return self.told
+    def compute(self, group: ScoredGroup) -> Credit:
+        return Credit(group.rewards - group.rewards.mean(), measures=self.told)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +105,7 @@ def test_a_measure_that_is_no_number_or_has_no_name_is_refused(told: dict[Any, A
     objective = Measures(ObjectiveConfig())
     objective.told = told  # type: ignore[misc]
     with pytest.raises(UsageError) as refused:
-        measures_of(objective)
+        objective.advantages([0, 1])
     assert said in str(refused.value)
     assert "Measures" in str(refused.value)
 

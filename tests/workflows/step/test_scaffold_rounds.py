@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raypoly.algorithms.objectives import ScoredGroup
-from raypoly.algorithms.objectives.grpo import GRPO
+from raypoly.algorithms.objectives import Credit, Objective, ScoredGroup
+from raypoly.algorithms.objectives.grpo import relative
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
-from raypoly.core.values import Draft, Float64, Int32, Problem, Rollout, TestSuite, Verdict
+from raypoly.core.values import Draft, Int32, Problem, Rollout, TestSuite, Verdict
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import named_scaffolds
 from raypoly.run.store.step_records import CompletedStep, Drafted, decode, encode
@@ -62,13 +62,16 @@ class Ragged(Scaffold):
         return [Ask(problem.prompt, take=0), Ask(f"{number(drafts[0])} {problem.prompt}", parent=0, count=attempts - 1)]
 
 
-class PaysDrafts(GRPO):
+class PaysDrafts(Objective):
     """A draft is paid the mean reward of the attempts behind it."""
 
-    def compute_drafts(self, group: ScoredGroup) -> Float64:
+    trains_drafts = True
+
+    def compute(self, group: ScoredGroup) -> Credit:
         assert group.draft_of is not None
         behind = [group.rewards[group.draft_of == d] for d in range(len(group.drafts))]
-        return np.array([rewards.mean() - 0.4 if rewards.size else 0.1 for rewards in behind])
+        drafts = np.array([rewards.mean() - 0.4 if rewards.size else 0.1 for rewards in behind])
+        return Credit(relative(group.rewards, "none"), drafts)
 
 
 def named(kind: type) -> str:
@@ -175,9 +178,11 @@ class PlansAlone(Scaffold):
         return 0
 
 
-class ShortPlans(GRPO):
-    def compute_drafts(self, group: ScoredGroup) -> Float64:
-        return np.array([number(draft) % 7 - 3.0 for draft in group.drafts])
+class ShortPlans(Objective):
+    trains_drafts = True
+
+    def compute(self, group: ScoredGroup) -> Credit:
+        return Credit(np.zeros(0), np.array([number(draft) % 7 - 3.0 for draft in group.drafts]))
 
 
 def test_a_scaffold_that_solves_nothing_is_trained_on_its_drafts_and_nothing_is_scored(tmp_path: Path) -> None:

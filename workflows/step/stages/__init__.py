@@ -26,7 +26,7 @@ from raypoly.core.config import Config
 from raypoly.core.errors import Infra, Unknown, UsageError
 from raypoly.core.plugins import load_plugin
 from raypoly.core.values import UNKNOWN, Group, Problem, Skipped
-from raypoly.run.store.rollout_columns import OWN_COLUMNS, of_drafts
+from raypoly.run.store.rollout_columns import OWN_COLUMNS, TOKENS, of_drafts
 from raypoly.run.store.step_records import Record, StageFinding
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.step.services import Services
@@ -39,6 +39,8 @@ KNOWN = {
     "judge": "workflows.step.stages.built_in:JudgeStage",
     "prompt_logprobs": "workflows.step.stages.built_in:PromptLogprobsStage",
     "grades": "workflows.step.stages.built_in:GradesStage",
+    "reference_logprobs": "workflows.step.stages.token_stages:ReferenceLogprobsStage",
+    "teacher_logprobs": "workflows.step.stages.token_stages:TeacherLogprobsStage",
     "reward": "workflows.step.stages.reward_stage:RewardStage",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
@@ -88,7 +90,8 @@ class StageRunner:
         self.stages = [stage for stage in self._by_name.values() if stage.used]
         """Those that training runs, in order."""
         self._services, self._pause, self._commit = services, pause, commit
-        self._needed = needed_stages(objective) | {RewardStage.name}
+        credit = {stage.name for stage in stages if stage.gives_credit}
+        self._needed = needed_stages(objective) | {RewardStage.name} | credit
         self._learner_turn = asyncio.Lock()  # so that no call waits for long in the learner's queue
 
     def __getitem__(self, name: str) -> GroupStage:
@@ -170,7 +173,21 @@ class StageRunner:
 
 def _encoded(stage: GroupStage, group: Group, finding: Any) -> Any:
     rows = stage.encode(finding, stage.rows(group))
+    if stage.axis == "token":
+        _check_tokens(stage, group, rows)
     return of_drafts(rows) if on_drafts(stage, group) and isinstance(rows, pa.RecordBatch) else rows
+
+
+def _check_tokens(stage: GroupStage, group: Group, rows: pa.RecordBatch) -> None:
+    wanted = [len(rollout.tokens) for rollout in group.rollouts]
+    for name in (name for name, kind in stage.columns.items() if kind == TOKENS):
+        lengths = rows.column(name).value_lengths().to_pylist()
+        if lengths != wanted:
+            place = next(i for i, pair in enumerate(zip(lengths, wanted, strict=True)) if pair[0] != pair[1])
+            raise UsageError(
+                f"The stage {stage.name} must give rollout {place} of problem {group.problem_id} {wanted[place]} "
+                f"numbers of {name}, one a token, and gave {lengths[place]}."
+            )
 
 
 def _decoded(stage: GroupStage, finding: Any) -> Any:

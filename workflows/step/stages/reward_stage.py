@@ -80,5 +80,5 @@ class RewardStage(GroupStage):
     def decode(self, rows: Any) -> Any:
         return {name: rows.column(name).to_numpy(zero_copy_only=False) for name in rows.schema.names}
 
-    def measures(self, finding: Any) -> Mapping[str, float]:
+    def measures(self, finding: Any, group: Group) -> Mapping[str, float]:
         return self.rewards.measures(finding)

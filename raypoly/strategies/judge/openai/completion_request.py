@@ -163,6 +163,8 @@ class Completion:
     usage: TokenUsage | None
     """None where the server does not count."""
     headers: Mapping[str, str]
+    prompt_logprobs: list[Any] | None = None
+    """As vLLM gives them where they are asked for: an entry a token of the prompt."""
 
 
 class _Message(BaseModel):
@@ -184,6 +186,7 @@ class _Choice(BaseModel):
     text: str | None = None
     """Of a plain completion."""
     finish_reason: str | None = None
+    prompt_logprobs: list[Any] | None = None
 
 
 class _Details(BaseModel):
@@ -342,6 +345,7 @@ def _read(content: bytes, headers: Mapping[str, str]) -> Completion:
         finish_reason=choice.finish_reason or "",
         usage=usage,
         headers=headers,
+        prompt_logprobs=choice.prompt_logprobs,
     )
 
 

@@ -97,8 +97,8 @@ class Endpoint:
         fields: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": wanted}}
         return self._served_answer(self._body(messages, answer_tokens) | fields, answer_tokens, refuses_slow=True)
 
-    def respond(self, prompt: str | Sequence[Message], answer_tokens: int, **fields: Any) -> Completion:
-        """The response to messages, or the continuation of a text, of at most `answer_tokens` tokens.
+    def respond(self, prompt: str | Sequence[Message] | Sequence[int], answer_tokens: int, **fields: Any) -> Completion:
+        """The response to messages, or the continuation of a text or of token ids, of at most `answer_tokens` tokens.
 
         `fields`: further ones of the request, by the names of the client `openai`.
         """
@@ -126,10 +126,10 @@ class Endpoint:
                 backoff = min(_LONGEST_BACKOFF, self._backoff * 2 ** (spent - 1))
                 time.sleep(max(wait, backoff * random.uniform(0.5, 1.0)))
 
-    def probe(self) -> None:
+    def probe(self, prompt: Sequence[Message] | Sequence[int] = PROBE) -> None:
         """Ask for one word, whatever the breaker says. Returns where it came, else raises `JudgeUnavailable`."""
         self._ledger.check()
-        body = self._body(PROBE, PROBE_TOKENS)
+        body = self._body(prompt, PROBE_TOKENS)
         held = self._ledger.hold(self.prices, self._estimate.prompt(body), PROBE_TOKENS)
         self._counts.add("probes")
         try:
@@ -194,9 +194,9 @@ class Endpoint:
         if self.breaker.away:
             self.breaker.check()
 
-    def _body(self, prompt: str | Sequence[Message], answer_tokens: int) -> dict[str, Any]:
+    def _body(self, prompt: str | Sequence[Message] | Sequence[int], answer_tokens: int) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}
-        if isinstance(prompt, str):
+        if isinstance(prompt, str) or isinstance(prompt[0], int):
             body |= {"prompt": prompt, "max_tokens": answer_tokens}
         else:
             body |= {"messages": list(prompt), self._limit_name: answer_tokens}

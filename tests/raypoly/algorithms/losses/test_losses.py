@@ -111,6 +111,38 @@ def test_a_loss_and_its_gradient_are_those_of_a_loop_over_tokens(name: str, term
         compare(name, {**BOTH_SIDES[name], **TERMS[terms]}, seed)
 
 
+def test_one_advantage_a_token_gives_the_gradient_of_the_written_formula() -> None:
+    """By autograd of each loss's formula, in float64."""
+
+    def written(name: str, tokens: Tokens, given: dict[str, Any]) -> torch.Tensor:
+        own_T, old_T, a_T = tokens.logp_T, tokens.sampler_logp_T, tokens.advantage_T
+        if name == "policy_gradient":
+            return -a_T * own_T
+        low, high = 1 - given["clip_low"], 1 + given["clip_high"]
+        if name == "cispo":
+            return -(own_T - old_T).detach().exp().clamp(low, high) * a_T * own_T
+        ratio_T = (own_T - old_T).exp()
+        if name == "gspo":
+            off_T = (own_T - old_T).detach()
+            means = [off_T[tokens.response_T == s].mean() for s in tokens.response_T.tolist()]
+            ratio_T = torch.stack(means).exp() * (own_T - own_T.detach()).exp()
+        loss_T = -torch.minimum(ratio_T * a_T, ratio_T.clamp(low, high) * a_T)
+        if name != "clipped_surrogate":
+            return loss_T
+        return torch.where(a_T < 0, torch.minimum(loss_T, -given["dual_clip"] * a_T), loss_T)
+
+    for name in ("policy_gradient", "clipped_surrogate", "gspo", "cispo"):
+        for seed in range(3):
+            step, live, entropy = random_step(seed)
+            advantage_T = torch.randn(sum(map(len, live)), dtype=torch.float64, generator=torch.manual_seed(seed))
+            ours, theirs = (replace(tokens_of(step, live, entropy), advantage_T=advantage_T) for _ in range(2))
+            build(name, **BOTH_SIDES[name]).total(ours).sum().backward()
+            written(name, theirs, BOTH_SIDES[name]).sum().backward()
+            assert ours.logp_T.grad is not None
+            assert theirs.logp_T.grad is not None
+            torch.testing.assert_close(ours.logp_T.grad, theirs.logp_T.grad, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("kind", get_args(Aggregation))
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_aggregation_of_every_loss_is_that_of_the_loop(name: str, kind: Aggregation) -> None:

@@ -57,15 +57,13 @@ def test_memory_survives_a_restart_as_json() -> None:
 
 def test_it_measures_its_bonus_and_the_share_of_outcomes_that_are_new() -> None:
     objective = build("outcome_exploration", bonus="naive", c=0.5)
-    assert objective.measures() == {}
     given: dict[str, Any] = {"rewards": [0, 0, 0, 1], "problem": "p"}
-    objective.advantages(outcomes=["a", "a", "b", "c"], **given)
-    assert objective.measures() == {"bonus": 0.5, "unseen": 1.0}
-    objective.advantages(outcomes=["a", "a", "b", "d"], **given)
-    assert objective.measures() == {"bonus": pytest.approx(0.5 * (2 + 2 * np.sqrt(0.5)) / 4), "unseen": 0.25}
+    assert objective.credit(outcomes=["a", "a", "b", "c"], **given).measures == {"bonus": 0.5, "unseen": 1.0}
+    want = {"bonus": pytest.approx(0.5 * (2 + 2 * np.sqrt(0.5)) / 4), "unseen": 0.25}
+    assert objective.credit(outcomes=["a", "a", "b", "d"], **given).measures == want
     alone = build("outcome_exploration", bonus="batch")
-    alone.advantages(outcomes=["a", "a", "b", "d"], **given)
-    assert alone.measures() == {"bonus": pytest.approx(-0.2 * 2 / 16)}
+    want = {"bonus": pytest.approx(-0.2 * 2 / 16)}
+    assert alone.credit(outcomes=["a", "a", "b", "d"], **given).measures == want
 
 
 @pytest.mark.parametrize("bonus", ["ucb_con", "ucb_mean", "naive", "batch"])

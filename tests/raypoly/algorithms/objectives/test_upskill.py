@@ -56,8 +56,9 @@ def test_advantages_are_grpo_s_of_the_reward_and_the_information(level: Any, std
     pairs = zip(given["cross_logprobs"], given["own_prompt"], strict=True)
     bonus = 2.0 * np.array([mutual_information(*pair, level) for pair in pairs])
     objective = build("upskill", skills=3, alpha=2.0, level=level, std=std)
-    np.testing.assert_allclose(objective.advantages(**given), relative(given["rewards"] + bonus, std), atol=1e-12)
-    assert objective.measures() == {"mi_reward": pytest.approx(bonus.mean())}
+    credit = objective.credit(**given)
+    np.testing.assert_allclose(credit.numbers, relative(given["rewards"] + bonus, std), atol=1e-12)
+    assert credit.measures == {"mi_reward": pytest.approx(bonus.mean())}
 
 
 def test_without_alpha_or_where_skills_say_the_same_it_is_grpo() -> None:

@@ -42,14 +42,14 @@ def write_planned_run(folder: Path, *overrides: str) -> str:
     groups = (_planned(run, solved), _planned(run, replace(unsolved, rollouts=(), findings={}, draft_of=_NONE)))
     findings = {"gate": {name: groups[0].findings["gate"].column(name).to_numpy(False) for name in ("p", "accepted")}}
     scored = ScoredGroup(step.rewards[0], findings=findings, drafts=groups[0].drafts, draft_of=groups[0].draft_of)
-    none = np.zeros(0)
+    none, credit = np.zeros(0), objective.valued(scored)
     written = CompletedStep(
         0,
         groups,
         (scored.rewards, none),
-        (objective.compute(scored), none),
+        (credit.numbers, none),
         step.applied,
-        (objective.compute_drafts(scored), None),
+        (credit.drafts, None),
     )
     (run.directory / step_key(0)).write_bytes(encode_step(written))
     return run.uri

@@ -40,26 +40,25 @@ def test_worked_cases(case: Any) -> None:
     found, want = group(outcomes, accepted), case["expected"]
     np.testing.assert_allclose(plan_outcomes(found), want["R_out"])
     np.testing.assert_allclose(objective.plan_rewards(found), want["R_plan"])
-    np.testing.assert_allclose(objective.valued_drafts(found), want["A_plan"], atol=1e-9)
-    np.testing.assert_allclose(objective.valued(found), np.ravel(want["A_solve"]), atol=1e-9)
+    np.testing.assert_allclose(objective.valued(found).drafts, want["A_plan"], atol=1e-9)
+    np.testing.assert_allclose(objective.valued(found).numbers, np.ravel(want["A_solve"]), atol=1e-9)
 
 
 def test_the_order_of_attempts_is_the_groups_not_the_tuples() -> None:
     outcomes, accepted = [[1, 0, 0], [0, 0, 1]], [1, 0]
     objective = build("cppo")
     plain, mixed = group(outcomes, accepted), group(outcomes, accepted, interleaved=True)
-    np.testing.assert_array_equal(objective.compute_drafts(plain), objective.compute_drafts(mixed))
+    np.testing.assert_array_equal(objective.valued(plain).drafts, objective.valued(mixed).drafts)
     assert mixed.draft_of is not None
     for place in (0, 1):
-        mine = objective.compute(mixed)[mixed.draft_of == place]
-        np.testing.assert_array_equal(mine, objective.compute(plain)[3 * place : 3 * place + 3])
+        mine = objective.valued(mixed).numbers[mixed.draft_of == place]
+        np.testing.assert_array_equal(mine, objective.valued(plain).numbers[3 * place : 3 * place + 3])
 
 
 def test_the_shares_of_plans_are_those_of_the_four_parts() -> None:
-    objective = build("cppo")
-    objective.valued(group([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 1], [0, 1, 0, 0]], [1, 1, 0, 1]))
+    found = build("cppo").valued(group([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 1], [0, 1, 0, 0]], [1, 1, 0, 1]))
     findings = {"accepted_solved": 0.5, "accepted_failed": 0.25, "rejected_solved": 0.25, "rejected_failed": 0.0}
-    assert objective.measures() == {"duplicates": 0.0, "solved": 0.75, **findings}
+    assert found.measures == {"duplicates": 0.0, "solved": 0.75, **findings}
 
 
 def test_shares_that_are_not_known_are_left_out() -> None:
@@ -73,23 +72,23 @@ def test_shares_that_are_not_known_are_left_out() -> None:
 
 def test_a_region_of_weight_zero_has_no_rows() -> None:
     found = group([[1, 0], [0, 0]], [1, 1])
-    assert build("cppo", plan_weight=0).valued_drafts(found) is None
+    assert build("cppo", plan_weight=0).valued(found).drafts is None
     assert not build("cppo", solver_weight=0).trains_attempts
     assert build("cppo").trains_attempts
 
 
 def test_the_only_plan_of_a_group_is_paid_as_it_is_or_not_at_all() -> None:
     found = group([[0, 1]], [1])
-    assert build("cppo").valued_drafts(found) == [1.0]
-    assert build("cppo", single="zero").valued_drafts(found) == [0.0]
+    assert build("cppo").valued(found).drafts == [1.0]
+    assert build("cppo", single="zero").valued(found).drafts == [0.0]
 
 
 def test_the_warm_up_needs_no_attempts_and_all_else_does() -> None:
     empty = group(np.zeros((3, 0)), [1, 0, 1])
-    np.testing.assert_allclose(build("cppo", reward="gate", std="none").valued_drafts(empty), [1 / 3, -2 / 3, 1 / 3])
-    assert build("cppo", reward="gate").valued(empty).shape == (0,)
+    np.testing.assert_allclose(build("cppo", reward="gate", std="none").valued(empty).drafts, [1 / 3, -2 / 3, 1 / 3])
+    assert build("cppo", reward="gate").valued(empty).numbers.shape == (0,)
     with pytest.raises(UsageError, match=r"reward=product needs attempts behind each plan"):
-        build("cppo").valued_drafts(empty)
+        build("cppo").valued(empty)
 
 
 def test_without_the_gate_in_its_reward_the_gate_is_not_asked() -> None:

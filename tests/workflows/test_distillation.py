@@ -1,0 +1,169 @@
+"""Distillation by real actors: from a folder, and from a server that limits, breaks off and goes away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from raypoly import Run
+from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
+from raypoly.learner.tiny_model import build_model, build_tokenizer, save_folder
+from raypoly.rollouts.teacher_model import TeacherSpec
+from raypoly.rollouts.teacher_server import TeacherServer
+from tests.support.faulty_front import Front, running
+from tests.support.faulty_handler import Answer
+from tests.workflows.test_train import config, train
+
+ALONE = ("objective.name=distillation", "train.steps=2", "generator.temperature=1")
+SPEC = TeacherSpec(bf16=False, temperature=1.0, token_budget=4096, logits_mib=64)
+
+
+class Few:
+    """A tokenizer's first tokens."""
+
+    def __init__(self, tokenizer: Any, size: int) -> None:
+        self.decode, self._size = tokenizer.decode, size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+class ServedTeacher(Front):
+    """Log-probabilities of a prompt's token ids as vLLM's server gives them."""
+
+    def of(self, folder: Path) -> ServedTeacher:
+        self.model, self.tokenizer = SPEC(folder, lambda: None), AutoTokenizer.from_pretrained(folder)
+        self.turn = threading.Lock()
+        return self
+
+    def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
+        assert body["prompt_logprobs"] == 0
+        ids = np.array(body["prompt"], np.int32)
+        with self.turn:
+            (found,) = self.model.ask([(ids[:1], ids[1:])])
+        entries = [
+            {str(token): {"logprob": float(logprob), "decoded_token": self.tokenizer.decode([token])}}
+            for token, logprob in zip(ids[1:].tolist(), found, strict=True)
+        ]
+        return Answer(200, {"choices": [{"text": "", "finish_reason": "length", "prompt_logprobs": [None, *entries]}]})
+
+
+@pytest.fixture(scope="module")
+def teacher(warm_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warm model with other weights."""
+    folder = tmp_path_factory.mktemp("teacher") / "model"
+    tokenizer = AutoTokenizer.from_pretrained(warm_model)
+    save_folder(build_model(len(tokenizer), seed=7), tokenizer, folder)
+    return folder
+
+
+@pytest.mark.usefixtures("joined")
+def test_a_teacher_that_is_the_student_gives_no_gradient_and_another_one_does(
+    warm_model: Path, teacher: Path, tmp_path: Path
+) -> None:
+    norms = {}
+    for name, folder in (("same", warm_model), ("other", teacher)):
+        train(config(warm_model, tmp_path / name, *ALONE, f"distill.teacher={folder}"))
+        rows = Run(tmp_path / name).rows
+        norms[name] = rows[0]["grad_norm"]
+        assert all(row["reward"] is None for row in rows)
+        assert abs(rows[0]["teacher_logprobs/kl"]) < 1e-4 if name == "same" else rows[0]["teacher_logprobs/kl"] > 1
+    assert norms["same"] < 1e-3 * norms["other"]
+
+
+@pytest.mark.usefixtures("joined")
+def test_a_server_that_limits_breaks_off_and_goes_away_gives_the_weights_of_the_folder(
+    warm_model: Path, teacher: Path, tmp_path: Path
+) -> None:
+    train(config(warm_model, tmp_path / "folder", *ALONE, f"distill.teacher={teacher}"))
+    with running(ServedTeacher().of(teacher)) as server:
+        asked = (f"distill.teacher={server.url}", "distill.teacher_name=tiny")
+        want = train(config(warm_model, tmp_path / "undisturbed", *ALONE, *asked))
+    front = ServedTeacher(faults=["ok", "429-retry-after", "cut", "500", "ok", "reset"]).of(teacher)
+    with running(front) as server:
+        asked = (f"distill.teacher={server.url}", "distill.teacher_name=tiny", "distill.timeout=20")
+        threading.Timer(1.0, server.away, [8.0]).start()
+        got = train(config(warm_model, tmp_path / "server", *ALONE, *asked))
+    assert got == want
+    by_folder, by_server = (Run(tmp_path / name).rollouts(0) for name in ("folder", "server"))
+    for one, other in zip(*(each["token_advantages"].to_pylist() for each in (by_folder, by_server)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+    assert {"429-retry-after", "cut", "500"} <= set(front.struck)
+    assert len(front.served) <= 1 + 2 * 24 + front.struck.total() - front.struck["ok"], "nothing is asked twice"
+
+
+def test_another_tokenizer_is_refused_in_one_sentence(warm_model: Path, teacher: Path, tmp_path: Path) -> None:
+    tokenizer = build_tokenizer(["entirely different words 0123456789", "which make other pieces"])
+    save_folder(build_model(len(tokenizer), seed=0), tokenizer, tmp_path / "other")
+    run = config(warm_model, tmp_path / "run", *ALONE, f"distill.teacher={tmp_path / 'other'}")
+    with pytest.raises(UsageError, match=r"has another tokenizer than the student: the student's token \d+ is '.*'"):
+        train(run)
+    with running(ServedTeacher().of(tmp_path / "other")) as server:
+        given = load(None, [f"distill.teacher={server.url}", "distill.teacher_name=other"]).distill
+        with pytest.raises(UsageError, match=r"has another tokenizer than the student: token \d+ is"):
+            TeacherServer(given).check(Few(AutoTokenizer.from_pretrained(warm_model), len(tokenizer)))
+
+
+def test_a_server_without_log_probabilities_of_prompts_is_refused(warm_model: Path) -> None:
+    class Plain(Front):
+        def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
+            return Answer(200, {"choices": [{"text": "x", "finish_reason": "length"}]})
+
+    with running(Plain()) as server:
+        given = load(None, [f"distill.teacher={server.url}", "distill.teacher_name=plain"]).distill
+        with pytest.raises(UsageError, match="gives no log-probabilities of a prompt's tokens"):
+            TeacherServer(given).check(AutoTokenizer.from_pretrained(warm_model))
+
+
+def test_a_teacher_in_bfloat16_is_near_the_one_in_float32_and_an_engine_gives_the_same(teacher: Path) -> None:
+    rng = np.random.default_rng(0)
+    pairs = [(rng.integers(1, 400, 5, np.int32), rng.integers(1, 400, n, np.int32)) for n in (7, 1, 12)]
+    exact = SPEC(teacher, lambda: None).ask(pairs)
+    rounded = TeacherSpec(True, 1.0, 4096, 64)(teacher, lambda: None).ask(pairs)
+    engine = load(None, ["generator.engine=transformers"]).generator
+    by_engine = TeacherSpec(False, 1.0, 4096, 64, engine)(teacher, lambda: None).ask(pairs)
+    assert [len(each) for each in exact] == [7, 1, 12]
+    for one, other, third in zip(exact, rounded, by_engine, strict=True):
+        assert 0 < np.abs(one - other).max() < 0.2
+        np.testing.assert_allclose(one, third, atol=1e-4)
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["objective.name=distillation"], "objective.name=distillation needs a teacher: set distill.teacher."),
+        (["distill.teacher=/nowhere/model"], "distill.teacher=/nowhere/model does not exist."),
+        (["distill.teacher=http://127.0.0.1:1/v1"], "set distill.teacher_name"),
+        (["distill.teacher_name=x"], "distill.teacher_name is of a server"),
+        (
+            ["distill.teacher=http://127.0.0.1:1/v1", "distill.teacher_name=x", "generator.temperature=0.6"],
+            "generator.temperature=0.6, but a teacher's server or engine gives",
+        ),
+        (["distill.teacher=http://u:p@127.0.0.1/v1", "distill.teacher_name=x"], "has a name or a password"),
+        (["loss.kl_in_reward=0.1", "loss.kl_coefficient=0.1"], "the loss has a kl of its own, kl_coefficient"),
+        (["loss.kl_in_reward=-1"], "loss.kl_in_reward"),
+        (["distill.clip=0"], "distill.clip"),
+        (["loss.kl_in_reward=0.1", "objective.name=flowrl", "loss.name=flowrl"], "fits one a response"),
+        (["loss.kl_in_reward=0.1", "scaffold.name=repair", "scaffold.credit=all"], "has no credit for drafts"),
+        (
+            ["loss.kl_in_reward=0.1", "objective.name=supervised", "scaffold.name=given", "scaffold.rows=x"],
+            "samples nothing",
+        ),
+    ],
+)
+def test_each_mistake_is_a_sentence_before_anything_starts(overrides: list[str], said: str, tmp_path: Path) -> None:
+    from raypoly.planning.preflight import check_config
+
+    with pytest.raises(UsageError) as refused:
+        check_config(load(None, overrides), tmp_path / "run")
+    assert said in str(refused.value)
+    assert not (tmp_path / "run").exists()
