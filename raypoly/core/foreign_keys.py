@@ -62,6 +62,8 @@ loss.dual_clip | actor.clip_ratio_c | delta |
 loss.aggregation | actor.loss_agg_mode | loss_type | loss_reduction
 loss.entropy_coefficient | actor.entropy_coeff | entropy_coef | entropy_loss_coef ent_coef
 loss.kl_coefficient | actor.kl_loss_coef actor.use_kl_loss | beta | kl_coef init_kl_coef kl_penalty_coef
+loss.kl_in_reward | algorithm.use_kl_in_reward algorithm.kl_ctrl | | use_kl_in_reward
+distill.teacher | | teacher_model_name_or_path | teacher_model teacher_path teacher_hf_checkpoint
 loss.kl | actor.kl_loss_type | | kl_estimator_type kl_estimator
 loss.importance_level | algorithm.rollout_correction.rollout_is | vllm_importance_sampling_mode |
 loss.importance_cap | algorithm.rollout_correction.rollout_is_threshold | vllm_importance_sampling_cap

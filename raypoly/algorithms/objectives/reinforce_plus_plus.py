@@ -7,7 +7,7 @@
 mu and var (unbiased) are over every response token of every group of the step, each token with its response's R_i: a
 long response counts more (arXiv 2501.03262, sections 3.1 and 3.2; verl's masked whitening). The reward comes
 with the last token and gamma = 1, so all tokens of a response have the same advantage. The paper's KL inside the reward
-is `loss.kl_coefficient` here.
+is `loss.kl_in_reward`, which is added after whitening here.
 
 Needs rewards and the lengths of the whole step. When: groups too small for their own mean (`none` works with N = 1), or
 problems of very different difficulty on one scale (`group`).

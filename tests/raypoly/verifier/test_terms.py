@@ -52,6 +52,8 @@ def test_length_pays_the_shortest_right_answer_most() -> None:
     answered = group([10, 20, 5, 40], [1, 1, 0, 1])
     gated = values("length", answered, "reward.terms.length.when=passed")
     assert gated.tolist() == [1.0, 0.5, 0.0, 0.25]
+    less = values("length", answered, "reward.terms.length.when=passed", "reward.terms.length.penalty=true")
+    assert less.tolist() == [0.0, -0.5, 0.0, -0.75]
     assert values("length", answered).tolist() == [1.0, 0.5, 1.0, 0.25]
     assert values("length", answered, "reward.terms.length.when=failed").tolist() == [0.0, 0.0, 1.0, 0.0]
 
