@@ -51,6 +51,8 @@ class StageModel:
     answers `services.models[NAME].ask(...)`. A function of a module, so that it travels."""
     threads: int = 1
     """Compute threads on a CPU."""
+    hub: str | None = None
+    """Its name on the hub, if the folder came from there."""
 
 
 class GroupStage(ABC):
@@ -138,6 +140,9 @@ class GroupStage(ABC):
     def gives_credit(self) -> bool:
         return self.used and type(self).token_credit is not GroupStage.token_credit
 
+    def close(self) -> None:  # noqa: B027  (most stages hold nothing)
+        """Let go of what it holds, at the end of a run or a stop."""
+
     def measures(self, finding: Any, group: Group) -> Mapping[str, float]:
         """Numbers of one group's finding. A step's metrics have their means over its groups as `name/...`. Default: the
         mean of each numeric column."""
@@ -206,7 +211,10 @@ def on_drafts(stage: GroupStage, group: Group) -> bool:
 
 def _column(values: Sequence[Any], kind: pa.DataType, optional: bool) -> pa.Array:
     if kind == TOKENS:
-        return lists_of([np.asarray(each) for each in values], np.dtype(np.float32))
+        try:
+            return lists_of([np.asarray(each).reshape(-1) for each in values], np.dtype(np.float32))
+        except (TypeError, ValueError) as error:
+            raise pa.ArrowInvalid(f"each row is float32 [T] ({error})") from error
     return pa.array(values, kind, from_pandas=optional)
 
 

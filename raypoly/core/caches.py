@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 from raypoly.core.errors import UsageError
 
 _MANIFEST = "manifest.json"
+_ENDS = 1 << 20
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
@@ -99,6 +100,20 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def folder_fingerprint(folder: Path) -> str:
+    """SHA-256, hex, over the names and sizes of a folder's files, and the first and last MiB of each: another model is
+    told at once, however large it is."""
+    digest = hashlib.sha256()
+    for file in sorted(file for file in folder.iterdir() if file.is_file()):
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size}\n".encode())
+        with file.open("rb") as content:
+            digest.update(content.read(_ENDS))
+            content.seek(max(0, size - _ENDS))
+            digest.update(content.read(_ENDS))
+    return digest.hexdigest()
 
 
 def file_sha256(path: Path) -> str:

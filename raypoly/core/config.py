@@ -688,11 +688,17 @@ class DistillConfig(Section):
 
     teacher: str | None = Field(
         None,
-        description="A Hugging Face folder, a hub id, a `.gguf` file, a finished run's folder, or the address of a "
-        "server that takes token ids and gives log-probabilities of a prompt, as vLLM's does "
-        "(http://127.0.0.1:8000/v1; generator.temperature=1 alone). Default: no teacher.",
+        description="A Hugging Face folder, a hub id, a `.gguf` file, or a finished run's folder; with `server` the "
+        "model's name there. Default: no teacher.",
     )
-    teacher_name: str | None = Field(None, description="The model's name at the server. A folder needs none.")
+    sha256: str | None = Field(
+        None, description="Of a teacher's files here. raypoly sets it, so that another teacher is another run."
+    )
+    server: str | None = resumable(
+        None,
+        description="The address of a server that takes token ids and gives log-probabilities of a prompt, as vLLM's "
+        "does, such as http://127.0.0.1:8000/v1 (generator.temperature=1 alone).",
+    )
     api_key_env: str | None = resumable(None, description="Environment variable that holds the server's key.")
     weight: float = Field(1.0, gt=0, description="What a nat of log p_teacher - log p_sampler adds to an advantage.")
     clip: float = Field(10.0, gt=0, description="Nats within which that difference of a token is held.")
@@ -704,12 +710,11 @@ class DistillConfig(Section):
         description="`learner`: the learner's code, on its device in its turn. `engine`: an engine of generator.engine "
         "beside it (temperature 1 alone).",
     )
+    gpu_memory_fraction: float = resumable(
+        0.2, gt=0, lt=1, description="For `engine`: the share of the learner's GPU that it takes."
+    )
     timeout: float = resumable(120.0, gt=0, description="Most seconds for one answer of the server.")
     concurrency: int = resumable(16, ge=1, description="Most requests in flight at the server; it adapts.")
-
-    @property
-    def is_server(self) -> bool:
-        return self.teacher is not None and self.teacher.startswith(("http://", "https://"))
 
 
 class RayConfig(Section):

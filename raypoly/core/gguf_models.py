@@ -24,8 +24,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from raypoly.core.caches import FolderCache, cache_root, file_sha256, find_damage
-from raypoly.core.config import ModelConfig
+from raypoly.core.caches import FolderCache, cache_root, file_sha256, find_damage, folder_fingerprint
+from raypoly.core.config import DistillConfig, ModelConfig
 from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.plugins import PACKAGED_MODELS
 
@@ -139,6 +139,23 @@ def with_sha256(model: ModelConfig) -> ModelConfig:
             + ("is no GGUF file: leave model.sha256 out." if found is None else f"has {found}: it is another file.")
         )
     return model.model_copy(update={"sha256": found})
+
+
+def with_teacher(distill: DistillConfig) -> DistillConfig:
+    """The config with `sha256` of a teacher's file or folder here. Raises `UsageError` as `with_sha256`."""
+    if distill.teacher is None or distill.server:
+        return distill
+    gguf = GgufModel.find(distill.teacher, "distill.teacher")
+    folder = Path(distill.teacher).expanduser()
+    if (folder / "model" / "config.json").is_file():  # a run's folder
+        folder = folder / "model"
+    found = gguf.sha256 if gguf else folder_fingerprint(folder) if folder.is_dir() else None
+    if distill.sha256 not in (None, found):
+        raise UsageError(
+            f"distill.sha256={distill.sha256}, but distill.teacher={distill.teacher} "
+            + (f"has {found}: it is another model." if found else "is no file or folder: leave distill.sha256 out.")
+        )
+    return distill.model_copy(update={"sha256": found})
 
 
 @cache

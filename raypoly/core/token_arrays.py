@@ -7,11 +7,12 @@ TokensByPlace({4: np.ones(2)})[4]        # the same by the rollout's place in it
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import IO, overload
+from typing import IO, Any, overload
 
 import numpy as np
 
@@ -35,6 +36,9 @@ class TokenArrays(Sequence[Float32]):
         """T of each."""
         self._ends = [0, *accumulate(self.lengths)]
         self._segment, self._start = _segments.add(flat.tobytes())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)  # to another process as plain arrays
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -91,9 +95,7 @@ class _Segment:
             return start
 
     def read(self, start: int, size: int) -> bytes:
-        with self._lock:
-            self._file.seek(start)
-            return self._file.read(size)
+        return os.pread(self._file.fileno(), size, start)
 
 
 class _Segments:

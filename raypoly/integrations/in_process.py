@@ -192,7 +192,13 @@ def group_advantages(
         if known:
             own = None if labels is None else [labels[place] for place in known]
             sizes.append(np.ones(len(known), np.int32) if lengths is None else [lengths[place] for place in known])
-            found.append(objective.advantages(rewards[known], own, lengths=sizes[-1]))
+            credit = objective.credit(rewards[known], own, lengths=sizes[-1])
+            if credit.tokens:
+                raise UsageError(
+                    f"{type(objective).__name__} gives each token an advantage of its own, and this trainer takes one "
+                    "a response: train with raypoly, or choose another objective."
+                )
+            found.append(credit.numbers)
             places.append(known)
     advantages = np.zeros(len(rewards))
     for known, values in zip(places, objective.finish(Batch.of(found, sizes)), strict=True):

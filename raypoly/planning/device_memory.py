@@ -58,7 +58,7 @@ _ASLEEP = 2 * GIB  # context, graphs and workspaces of an engine asleep. An esti
 
 def plan_memory(config: Config, shape: ModelShape, device: Device, layout: DeviceLayout) -> Sequence[DeviceMemory]:
     """Raises `UsageError` where the engine has no room for one sequence."""
-    learner = (*learner_parts(config, shape, layout), *_stage_models(config, layout), *_teacher(config, layout))
+    learner = (*learner_parts(config, shape, layout), *_stage_models(config, layout), *_teacher(config, device, layout))
     engine = tuple(engine_parts(config, shape, device, layout))
     if layout.kind == "split":
         return [DeviceMemory("the learner's GPU", learner), DeviceMemory("the engine's GPU", engine)]
@@ -114,10 +114,14 @@ def _stage_models(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
             yield MemoryPart(f"the {stage.name}'s model", None if shape is None else 4 * shape.parameters + context)
 
 
-def _teacher(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
+def _teacher(config: Config, device: Device, layout: DeviceLayout) -> Iterator[MemoryPart]:
     # An actor of its own beside the learner's first rank, which stays.
     distill = config.distill
-    if distill.teacher is None or distill.is_server:
+    if distill.teacher is None or distill.server:
+        return
+    if distill.placement == "engine" and layout.kind != "cpu":
+        share = round(distill.gpu_memory_fraction * device.memory)
+        yield MemoryPart("the teacher's engine", share, keys=("distill.gpu_memory_fraction",))
         return
     shape = shape_of(str(teacher_folder(distill.teacher) or distill.teacher))
     each = width((distill.dtype or config.model.dtype) == "bfloat16")

@@ -16,7 +16,7 @@ from raypoly.algorithms import losses, objectives
 from raypoly.algorithms.group_stage import own_stages
 from raypoly.algorithms.objectives.distillation import Distillation
 from raypoly.algorithms.objectives.objective import STAGE_OF, needed_stages
-from raypoly.core.config import Config, JudgeConfig
+from raypoly.core.config import Config, DistillConfig, JudgeConfig
 from raypoly.core.endpoint_config import check_address
 from raypoly.core.errors import MissingHere, MissingKey, UsageError
 from raypoly.core.gguf_models import GgufModel
@@ -128,21 +128,18 @@ def _token_credit(config: Config) -> Iterator[str]:
     objective, loss, distill = objectives.of_run(config), losses.of_run(config), config.distill
     if isinstance(objective, Distillation) and distill.teacher is None:
         yield "objective.name=distillation needs a teacher: set distill.teacher."
-    if distill.is_server != bool(distill.teacher_name):
-        yield (
-            "distill.teacher is a server, which needs its model's name: set distill.teacher_name."
-            if distill.is_server
-            else "distill.teacher_name is of a server: leave it out, or set distill.teacher to an address."
-        )
-    by_server_or_engine = distill.is_server or distill.placement == "engine"
+    if distill.server and not distill.teacher:
+        yield "distill.server needs the model's name there: set distill.teacher."
+    by_server_or_engine = distill.server or distill.placement == "engine"
     if distill.teacher is not None and by_server_or_engine and config.generator.temperature != 1:
         yield (
             f"generator.temperature={config.generator.temperature:g}, but a teacher's server or engine gives "
-            "log-probabilities at temperature 1 alone: set generator.temperature=1, or distill.teacher to a folder "
-            "with distill.placement=learner."
+            "log-probabilities at temperature 1 alone: set generator.temperature=1, or take a teacher's folder with "
+            "distill.placement=learner."
         )
-    if distill.is_server:
-        check_address("distill.teacher", distill.teacher, "distill.api_key_env", bool(distill.api_key_env))
+    if distill.server:
+        check_address("distill.server", distill.server, "distill.api_key_env", bool(distill.api_key_env))
+        judge_keys.read_key(distill.api_key_env, "distill.api_key_env", distill.server)
     elif distill.teacher is not None:
         yield from _model_at(
             distill.teacher, "distill.teacher", str(teacher_folder(distill.teacher) or distill.teacher)
@@ -363,7 +360,7 @@ _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
     _token_credit,
     _updates,
     _schedule,
-    lambda config: refuse_asking_between(config, config.generator.placement == "colocated"),
+    lambda config: refuse_asking_between(config, config.generator.placement == "colocated", _asking(config)),
     lambda config: engines.check_engine_args(config.generator),
     _keys,
     _judge,
@@ -376,6 +373,17 @@ _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
     check_packages,
     lambda config: find_interpreter(config.scorer.python) and None,
 )
+
+
+def asks_learner_device(distill: DistillConfig) -> bool:
+    """Whether a teacher has its turn on the learner's device."""
+    return distill.teacher is not None and not distill.server and distill.placement == "learner"
+
+
+def _asking(config: Config) -> Sequence[str]:
+    given = {"reference_logprobs": losses.of_run(config).config.kl_in_reward > 0}
+    given["teacher_logprobs"] = asks_learner_device(config.distill)
+    return [name for name, asks in given.items() if asks]
 
 
 def refuse_asking_between(config: Config, sleeps: bool, stages: Sequence[str] = ()) -> None:
@@ -418,9 +426,11 @@ def _rollout_bytes(config: Config) -> float:
     # A token's id and log-probability (8) and text (4), 4 for each log-probability after another prompt, and 1 KiB a
     # rollout of verdict and label.
     rollouts = config.train.steps * config.train.prompts_per_step * config.train.rollouts
+    # With a KL or a teacher 4 for what the other model says, and 4 for the token's advantage.
     crossed = "cross_logprobs" in objectives.of_run(config).needs
+    others = (losses.of_run(config).config.kl_in_reward > 0) + (config.distill.teacher is not None)
     behind = 4.0 * distinct_prompts(scaffolds.of_run(config), config.train.rollouts) if crossed else 0.0
-    return rollouts * ((12.0 + behind) * config.generator.max_tokens + 1024)
+    return rollouts * ((12.0 + behind + 4 * (others + bool(others))) * config.generator.max_tokens + 1024)
 
 
 def _remarks(config: Config) -> list[str]:

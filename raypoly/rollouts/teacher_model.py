@@ -56,12 +56,13 @@ class TeacherSpec:
     @classmethod
     def of(cls, config: Config) -> Self:
         distill, train = config.distill, config.train
+        generator = config.generator.model_copy(update={"gpu_memory_fraction": distill.gpu_memory_fraction})
         return cls(
             (distill.dtype or config.model.dtype) == "bfloat16",
             config.generator.temperature,
             train.token_budget,
             train.logits_mib,
-            config.generator if distill.placement == "engine" else None,
+            generator if distill.placement == "engine" else None,
         )
 
     def __call__(self, folder: Path, on_answer: Callable[[], None]) -> Any:
@@ -81,9 +82,11 @@ class TeacherModel:
         from raypoly.learner.ranks import device
 
         self._spec, self._on_answer = spec, on_answer
-        self._model = load_model(folder, device(), spec.bf16).requires_grad_(False)
-        if spec.bf16:
-            self._model = self._model.to(torch.bfloat16)
+        self._model = load_model(folder, torch.device("cpu"), spec.bf16).requires_grad_(False)
+        if spec.bf16:  # on the host, since both kinds would not fit; buffers, such as rotary frequencies, stay exact
+            for parameter in self._model.parameters():
+                parameter.data = parameter.data.to(torch.bfloat16)
+        self._model = self._model.to(device())
 
     def ask(self, pairs: Sequence[Pair]) -> list[Float32]:
         from raypoly.learner.packing import RankPartitioner, compute_logprobs

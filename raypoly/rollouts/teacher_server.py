@@ -21,9 +21,7 @@ from raypoly.core.values import Float32, Int32
 from raypoly.strategies.judge.judge_keys import read_first_key
 from raypoly.strategies.judge.openai.endpoint import Endpoint, EndpointWords
 
-_WORDS = EndpointWords(
-    "The teacher", "distill.timeout", "distill.teacher and distill.teacher_name", "distill.teacher_name"
-)
+_WORDS = EndpointWords("The teacher", "distill.timeout", "distill.server and distill.teacher", "distill.teacher")
 _COMPARED = 64
 """Tokens of the student that the server is asked to name."""
 
@@ -33,17 +31,17 @@ class TeacherServer:
 
     def __init__(self, config: DistillConfig) -> None:
         """Raises `UsageError` for a bad address or a key that is not there."""
-        url = config.teacher or ""
-        check_address("distill.teacher", url, "distill.api_key_env", config.api_key_env is not None)
+        url = config.server or ""
+        check_address("distill.server", url, "distill.api_key_env", config.api_key_env is not None)
         asked = EndpointConfig(
             url=url,
-            name=config.teacher_name,
+            name=config.teacher,
             api_key_env=config.api_key_env,
             timeout=config.timeout,
             concurrency=config.concurrency,
         ).as_judge(temperature=1.0)
         key = read_first_key(asked, "distill.api_key_env")
-        self._endpoint = Endpoint(url, asked.model, key, asked, words=_WORDS)
+        self._endpoint = Endpoint(url, asked.model, key, asked, words=_WORDS, probe=[0])
 
     def ask(self, prompt: Int32, tokens: Int32) -> Float32:
         """Raises `Away` and `JudgeRefused` as an endpoint does, and `UsageError` for a server that gives something else
@@ -60,25 +58,25 @@ class TeacherServer:
         try:
             found = self._entries(tokens)
         except (Away, JudgeRefused) as error:
-            raise UsageError(f"{error} See distill.teacher and distill.api_key_env.") from error
+            raise UsageError(f"{error} See distill.server and distill.api_key_env.") from error
         for entry, token in zip(found[1:], tokens[1:], strict=True):
             theirs, own = self._entry(entry, token).get("decoded_token"), tokenizer.decode([token])
             if isinstance(theirs, str) and "\ufffd" not in theirs + own and theirs.strip() != own.strip():
                 raise UsageError(
-                    f"distill.teacher={self._endpoint.base_url} has another tokenizer than the student: token {token} "
+                    f"distill.server={self._endpoint.base_url} has another tokenizer than the student: token {token} "
                     f"is {own!r} here and {theirs!r} there. Take a teacher of the same family."
                 )
 
     def probe(self) -> None:
         """Return when the server answers. Raises `Away`."""
-        self._endpoint.probe([0])
+        self._endpoint.probe()
 
     def close(self) -> None:
         self._endpoint.close()
 
     def _entries(self, tokens: Sequence[int]) -> Sequence[Any]:
         """One a token; the first has none."""
-        answer = self._endpoint.respond(tokens, 1, extra_body={"prompt_logprobs": 0})
+        answer = self._endpoint.respond(tokens, 1, refuses_slow=True, extra_body={"prompt_logprobs": 0})
         if answer.prompt_logprobs is None or len(answer.prompt_logprobs) != len(tokens):
             raise UsageError(
                 f"{self._endpoint.name} gives no log-probabilities of a prompt's tokens: it has to take "

@@ -27,12 +27,13 @@ _TIMEOUT = 600
 
 @dataclass
 class Proxy(Front):
-    """Passes chat completions and the list of models to the server at `to`, with the caller's key."""
+    """Passes completions and the list of models to the server at `to`, with the caller's key."""
 
     to: str = ""
 
     def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
-        return self._ask("/chat/completions", headers, json.dumps(body).encode())
+        path = "/completions" if "prompt" in body else "/chat/completions"
+        return self._ask(path, headers, json.dumps(body).encode())
 
     def models(self, headers: Mapping[str, str]) -> Answer:
         return self._ask("/models", headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ from raypoly.rollouts.teacher_model import TeacherSpec
 from raypoly.rollouts.teacher_server import TeacherServer
 from tests.support.faulty_front import Front, running
 from tests.support.faulty_handler import Answer
+from tests.support.local_driver import ROOT, LocalDriver, run_killed_driver
+from tests.support.ray_machines import Machines
 from tests.workflows.test_train import config, train
 
 ALONE = ("objective.name=distillation", "train.steps=2", "generator.temperature=1")
@@ -85,11 +88,11 @@ def test_a_server_that_limits_breaks_off_and_goes_away_gives_the_weights_of_the_
 ) -> None:
     train(config(warm_model, tmp_path / "folder", *ALONE, f"distill.teacher={teacher}"))
     with running(ServedTeacher().of(teacher)) as server:
-        asked = (f"distill.teacher={server.url}", "distill.teacher_name=tiny")
+        asked = (f"distill.server={server.url}", "distill.teacher=tiny")
         want = train(config(warm_model, tmp_path / "undisturbed", *ALONE, *asked))
     front = ServedTeacher(faults=["ok", "429-retry-after", "cut", "500", "ok", "reset"]).of(teacher)
     with running(front) as server:
-        asked = (f"distill.teacher={server.url}", "distill.teacher_name=tiny", "distill.timeout=20")
+        asked = (f"distill.server={server.url}", "distill.teacher=tiny", "distill.timeout=20")
         threading.Timer(1.0, server.away, [8.0]).start()
         got = train(config(warm_model, tmp_path / "server", *ALONE, *asked))
     assert got == want
@@ -107,7 +110,7 @@ def test_another_tokenizer_is_refused_in_one_sentence(warm_model: Path, teacher:
     with pytest.raises(UsageError, match=r"has another tokenizer than the student: the student's token \d+ is '.*'"):
         train(run)
     with running(ServedTeacher().of(tmp_path / "other")) as server:
-        given = load(None, [f"distill.teacher={server.url}", "distill.teacher_name=other"]).distill
+        given = load(None, [f"distill.server={server.url}", "distill.teacher=other"]).distill
         with pytest.raises(UsageError, match=r"has another tokenizer than the student: token \d+ is"):
             TeacherServer(given).check(Few(AutoTokenizer.from_pretrained(warm_model), len(tokenizer)))
 
@@ -118,7 +121,7 @@ def test_a_server_without_log_probabilities_of_prompts_is_refused(warm_model: Pa
             return Answer(200, {"choices": [{"text": "x", "finish_reason": "length"}]})
 
     with running(Plain()) as server:
-        given = load(None, [f"distill.teacher={server.url}", "distill.teacher_name=plain"]).distill
+        given = load(None, [f"distill.server={server.url}", "distill.teacher=plain"]).distill
         with pytest.raises(UsageError, match="gives no log-probabilities of a prompt's tokens"):
             TeacherServer(given).check(AutoTokenizer.from_pretrained(warm_model))
 
@@ -142,13 +145,20 @@ def test_a_teacher_in_bfloat16_is_near_the_one_in_float32_and_an_engine_gives_th
     [
         (["objective.name=distillation"], "objective.name=distillation needs a teacher: set distill.teacher."),
         (["distill.teacher=/nowhere/model"], "distill.teacher=/nowhere/model does not exist."),
-        (["distill.teacher=http://127.0.0.1:1/v1"], "set distill.teacher_name"),
-        (["distill.teacher_name=x"], "distill.teacher_name is of a server"),
+        (["distill.server=http://127.0.0.1:1/v1"], "distill.server needs the model's name there: set distill.teacher."),
         (
-            ["distill.teacher=http://127.0.0.1:1/v1", "distill.teacher_name=x", "generator.temperature=0.6"],
+            ["distill.server=http://127.0.0.1:1/v1", "distill.teacher=x", "distill.api_key_env=NOT_SET_ANYWHERE"],
+            "distill.api_key_env='NOT_SET_ANYWHERE' is not set",
+        ),
+        (
+            ["loss.kl_in_reward=0.1", "generator.placement=colocated", "train.refill=2"],
+            "The stage reference_logprobs asks",
+        ),
+        (
+            ["distill.server=http://127.0.0.1:1/v1", "distill.teacher=x", "generator.temperature=0.6"],
             "generator.temperature=0.6, but a teacher's server or engine gives",
         ),
-        (["distill.teacher=http://u:p@127.0.0.1/v1", "distill.teacher_name=x"], "has a name or a password"),
+        (["distill.server=http://u:p@127.0.0.1/v1", "distill.teacher=x"], "has a name or a password"),
         (["loss.kl_in_reward=0.1", "loss.kl_coefficient=0.1"], "the loss has a kl of its own, kl_coefficient"),
         (["loss.kl_in_reward=-1"], "loss.kl_in_reward"),
         (["distill.clip=0"], "distill.clip"),
@@ -167,3 +177,21 @@ def test_each_mistake_is_a_sentence_before_anything_starts(overrides: list[str],
         check_config(load(None, overrides), tmp_path / "run")
     assert said in str(refused.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_pages_objective_by_token_is_killed_and_ends_as_if_it_had_not_been(
+    machines: Machines, small_run: list[str], tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "credit.md").read_text()
+    source = re.search(r"`fading\.py`\):\n\n```python\n(.*?)```", page, re.S)
+    assert source is not None
+    assert len(source[1].splitlines()) <= 15
+    (tmp_path / "fading.py").write_text(source[1])
+    around = {"RAY_ADDRESS": machines.address, "PYTHONPATH": str(tmp_path)}
+    overrides = [*small_run, "objective.name=fading:Fading", "train.steps=3"]
+    whole = LocalDriver(tmp_path / "whole", overrides, around)
+    assert whole.finish() == 0, whole.log()
+    run_killed_driver(machines, whole, tmp_path / "killed", overrides, [2, 14], around)
+    rows = Run(whole.folder).rollouts(1)
+    for tokens, mean in zip(rows["token_advantages"].to_pylist(), rows["advantage"].to_pylist(), strict=True):
+        assert tokens[-1] == pytest.approx(mean * len(tokens) / sum(0.95**t for t in range(len(tokens))), abs=1e-5)

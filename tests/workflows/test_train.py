@@ -40,7 +40,7 @@ def train(config: Config, disturb: Disturb | None = None) -> list[str]:
     digests: list[str] = []
 
     async def work() -> None:
-        async with open_run(resolve_run(config)) as opened:
+        async with open_run(resolve_run(config), trains=config) as opened:
             training = Training(opened)
             await opened.weights.sync()
             for step in range(config.train.steps):

@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from actors.generator import Generator
+from actors.model_files import ModelFiles
 from raypoly.core.config import Config
 from raypoly.data import ProblemSet
 from raypoly.data.long_prompts import fit_training_prompts
@@ -141,14 +142,14 @@ async def open_run(
         ending = stack.enter_context(ExitStack())
         _connect(stack, directory, store, progress)
         with progress.waiting("Getting the model", announce=False):
-            model = with_copy_for_other_nodes(await parts.checked(await starting_model(config, source, progress.note)))
+            model = await _model(directory, source, parts, trains is not None, progress.note)
         journal = Journal(store)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
         writer = CheckpointWriter(checkpoints, journal.index_before, progress.note, config.train.ranks)
         stack.push_async_callback(journal.close)
         lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
-        started = StartedActors.of(config, parts.stages, problem_set, samples)
+        started = StartedActors.of(config, parts.stages, problem_set, samples, trains is not None)
         places = await reserve_resources(config, progress.note, samples, len(started.models))
         asking = [stage.name for stage in parts.stages if stage.used and stage.device == "learner"]
         refuse_asking_between(config, places.placement.sleeps, asking)
@@ -178,6 +179,15 @@ async def open_run(
         stack.push_async_callback(_stopped_early, durability, shutdown, progress.note)
         stack.callback(ending.enter_context, progress.waiting("Stopping actors and Ray", announce=False))
         yield opened
+
+
+async def _model(
+    directory: RunDirectory, source: ProblemSet, parts: NamedParts, trains: bool, note: Callable[[str], None]
+) -> ModelFiles:
+    model = await starting_model(directory.config, source, note)
+    if trains and not directory.resumes:
+        await parts.check_student(model)
+    return with_copy_for_other_nodes(model)
 
 
 def _connect(stack: AsyncExitStack, directory: RunDirectory, store: Store, progress: Progress) -> None:

@@ -63,12 +63,11 @@ class NamedParts:
         (reward,) = [stage for stage in stages if isinstance(stage, RewardStage)]
         return cls(objective, losses.of_run(config), scaffolds.of_run(config), reward.rewards, stages)
 
-    async def checked(self, model: ModelFiles) -> ModelFiles:
-        """The starting model. Raises `UsageError` where the run has a teacher of another tokenizer."""
+    async def check_student(self, model: ModelFiles) -> None:
+        """Raise `UsageError` where the run has a teacher of another tokenizer than the starting model's."""
         for stage in self.stages:
             if isinstance(stage, TeacherLogprobsStage) and stage.used:
                 await asyncio.to_thread(stage.check_student, model.path)
-        return model
 
 
 @dataclass(frozen=True)
@@ -84,14 +83,17 @@ class StartedActors:
     """Those that stages of the run ask, by stage."""
 
     @classmethod
-    def of(cls, config: Config, stages: Sequence[GroupStage], problem_set: ProblemSet, samples: bool) -> Self:
+    def of(
+        cls, config: Config, stages: Sequence[GroupStage], problem_set: ProblemSet, samples: bool, trains: bool
+    ) -> Self:
         used = {stage.name for stage in stages if stage.used}
+        asking = [stage for stage in stages if stage.used and (trains or not stage.gives_credit)]
         return cls(
             samples,
             scoring=samples or bool(config.stages.own or with_tests(problem_set.splits["train"])),
             judging=asks_judge(config) if samples else "judge" in used,
             rewarding=any(isinstance(stage, RewardStage) and stage.used and stage.rewards.own for stage in stages),
-            models={stage.name: model for stage in stages if stage.used and (model := stage.asked_model) is not None},
+            models={stage.name: model for stage in asking if (model := stage.asked_model) is not None},
         )
 
     def describe(self, engine: str) -> str:
@@ -147,10 +149,12 @@ def build_services(
     rewards = RewardWorkers(config, parts.rewards, actor_options(), context)
     models = {}
     for stage, model_of in started.models.items():
-        files = with_copy_for_other_nodes(ModelFiles(model_of.folder))
+        files = with_copy_for_other_nodes(ModelFiles(model_of.folder, hub=model_of.hub))
         models[stage] = StageModelClient(stage, files, model_of, places.stage_model, context)
         stack.callback(models[stage].stop)
     for service in (judge, scorers, generator, learner, rewards):
         stack.callback(service.stop)
+    for stage_of_run in parts.stages:
+        stack.callback(stage_of_run.close)
     skipped = SkippedGroups(config.run.max_set_aside, note)
     return Services(generator, learner, scorers, judge, skipped, context, rewards, models)

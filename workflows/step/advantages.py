@@ -57,6 +57,8 @@ class AdvantageEstimator:
             return TrainingGroup(group, rewards, np.full(group.size, np.nan), valued=False, unknown_outcomes=unknown)
         if not self.has_advantages(group):
             zeros = spread_out(np.zeros(len(known)), known, group.size)
+            if not all(group.knows(stage.name) for stage in self._crediting):
+                unknown = group.size
             return TrainingGroup(group, rewards, zeros, valued=False, unknown_outcomes=unknown)
         scored = self._scored(rewards, group, known)
         credit = self._objective.valued(scored)
@@ -74,23 +76,16 @@ class AdvantageEstimator:
 
     def _with_stages(self, trained: TrainingGroup) -> TrainingGroup:
         """The group with the credit that stages add to its final advantages."""
-        group = trained.group
-        added = [
-            found
-            for stage in self._crediting
-            if (found := stage.token_credit(group.findings[stage.name], group.rollouts)) is not None
-        ]
-        if not added or not trained.valued:
+        if not self._crediting or not trained.valued or trained.unknown:
             return trained
-        whole = zip(*added, strict=True)
-        places = np.flatnonzero(trained.known).tolist()
-        entries = dict(zip(places, list(_attempts_of(trained)), strict=True))
-        final = {
-            place: np.asarray(entries[place] + sum(own), np.float32)
-            for place, own in enumerate(whole)
-            if place in entries
-        }
-        return _with_attempts(trained, Credit(list(final.values())))
+        group, places = trained.group, np.flatnonzero(trained.known).tolist()
+        found = [stage.token_credit(group.findings[stage.name], group.rollouts) for stage in self._crediting]
+        added = [credit for credit in found if credit is not None]
+        final = [
+            np.asarray(entry + sum(credit[place] for credit in added), np.float32)
+            for place, entry in zip(places, _attempts_of(trained), strict=True)
+        ]
+        return _with_attempts(trained, Credit(final)) if added else trained
 
     def _silent_without_terms(self, scored: ScoredGroup, advantages: Float64) -> bool:
         """Whether the group would teach nothing by its outcomes alone."""
@@ -173,8 +168,12 @@ class AdvantageEstimator:
         sound = [trained for trained in groups if trained.valued]
         lengths = (np.array(_lengths(trained.group))[trained.known] for trained in sound)
         final = iter(self._objective.finish(Batch.of(map(_attempts_of, sound), lengths)))
-        finished = (_with_attempts(t, Credit(next(final))) if t.valued else t for t in groups)
+        finished = [_with_attempts(t, self._finished(t, next(final))) if t.valued else t for t in groups]
         return [self._with_stages(trained) for trained in finished]
+
+    def _finished(self, trained: TrainingGroup, given: Advantages) -> Credit:
+        known = np.flatnonzero(trained.known)
+        return Credit(self._objective.checked(given, np.array(_lengths(trained.group))[known]))
 
     def _of_drafts(self, scored: ScoredGroup, credit: Credit) -> Float64 | None:
         if credit.drafts is None and self._scaffold.trains_drafts and scored.drafts:
@@ -242,7 +241,7 @@ def part_of_group(group: Group, places: list[int], axes: Mapping[str, str]) -> G
             found[name] = CrossLogprobs(finding.own_prompt[places], chosen)
         elif name == "score":
             found[name] = tuple(finding[place] for place in places)
-        elif axes.get(name) == "rollout" and group.knows(name):
+        elif axes.get(name) in ("rollout", "token") and group.knows(name):
             many = isinstance(finding, Mapping)
             found[name] = {n: _chosen(v, places) for n, v in finding.items()} if many else _chosen(finding, places)
     chosen_rollouts = tuple(group.rollouts[place] for place in places)

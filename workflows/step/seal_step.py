@@ -128,7 +128,9 @@ class StepSealer:
         if self._unknown > max(self._config.train.rollouts, limit * self._rollouts):
             raise RaypolyError(
                 f"The outcome of {self._unknown} of {self._rollouts} rollouts is unknown, more than reward.max_unknown="
-                f"{limit:g}: look at reward.name={self._config.reward.name}, then start again with the same command."
+                f"{limit:g}: look at reward.name={self._config.reward.name}"
+                + (f" and at the teacher {self._config.distill.teacher}" if self._config.distill.teacher else "")
+                + ", then start again with the same command."
             )
 
 

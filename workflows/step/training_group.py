@@ -18,7 +18,7 @@ from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.algorithms.objectives import Objective
 from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config
-from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside
+from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside, UsageError
 from raypoly.core.values import Bool, Draft, Float32, Float64, Group, Problem, Rollout, Skipped, Verdict
 from raypoly.learner.training_rows import TrainingRow, group_rows
 from raypoly.rollouts.scaffolds import Scaffold
@@ -213,6 +213,11 @@ class UpdateRows:
 
     def of(self, piece: Sequence[TrainingGroup]) -> list[TrainingRow]:
         both = self._trains_attempts
+        if self.loss.fits_advantages and any(trained.token_advantages for trained in piece):
+            raise UsageError(
+                "The loss fits one advantage a response, and the objective or a stage gives one a token: choose "
+                "another loss than flowrl (docs/credit.md)."
+            )
         return [
             row
             for t in piece

@@ -31,7 +31,7 @@ class GDPO(Objective):
         return out
 
     def finish(self, batch: Batch) -> list[Float64]:
-        values = np.concatenate(batch) if batch else np.zeros(0)
+        values = batch.numbers
         if len(values) < 2 or np.ptp(values) == 0:
             return [np.zeros_like(group) for group in batch]
         whitened = (values - values.mean()) / (values.std(ddof=1) + EPS)

@@ -125,6 +125,16 @@ class Batch(tuple[Any, ...]):
     lengths: tuple[Int32, ...]
     """int32 [N] for each group: response tokens."""
 
+    @property
+    def numbers(self) -> Float64:
+        """All of them in a row. Raises `UsageError` where an attempt has one a token."""
+        if not all(isinstance(group, np.ndarray) for group in self):
+            raise UsageError(
+                "The objective normalises one advantage a response over the batch, and compute() gave one a token: "
+                "write a finish() that does that, too."
+            )
+        return np.concatenate([np.zeros(0), *self])
+
     @classmethod
     def of(cls, advantages: Iterable[Advantages], lengths: Iterable[ArrayLike]) -> Self:
         batch = cls(advantages)
@@ -288,11 +298,11 @@ class Objective(ABC):
     def valued(self, group: ScoredGroup) -> Credit:
         """`compute`, checked, with the terms that stand beside it. Raises `ValueError` where an advantage is no finite
         number, or they are not as many as rollouts, drafts or tokens; `UsageError` for a measure."""
-        if not group.size and not group.drafts:  # a scaffold that solves nothing
+        if not group.size and not (group.drafts and self.trains_drafts):  # a scaffold that solves nothing
             return Credit(np.zeros(0))
         found = self.compute(group)
         credit = found if isinstance(found, Credit) else Credit(found)
-        attempts = self._checked(credit.attempts, group)
+        attempts = self.checked(credit.attempts, [None] * group.size if group.lengths is None else group.lengths)
         if self.terms == "beside" and group.terms:
             beside = group.beside
             if isinstance(attempts, np.ndarray):
@@ -306,16 +316,17 @@ class Objective(ABC):
             self._demand(drafts.shape == (len(group.drafts),) and _finite(drafts), "drafts", len(group.drafts), drafts)
         return Credit(attempts, drafts, self._checked_measures(credit.measures))
 
-    def _checked(self, given: Advantages, group: ScoredGroup) -> Advantages:
+    def checked(self, given: Advantages, lengths: Sequence[int | None] | Int32) -> Advantages:
+        """Advantages of attempts of these lengths, [N], None where one is not known. Raises as `valued`."""
+        size = len(lengths)
         if isinstance(given, np.ndarray) and given.dtype != object:
-            self._demand(given.shape == (group.size,) and _finite(given), "attempts", group.size, given)
+            self._demand(given.shape == (size,) and _finite(given), "attempts", size, given)
             return given
         entries: list[float | Float32] = [
             np.asarray(entry, np.float32) if np.ndim(entry) else float(entry) for entry in given
         ]
-        self._demand(len(entries) == group.size and all(map(_finite, entries)), "attempts", group.size, given)
-        for place, entry in enumerate(entries):
-            tokens = None if group.lengths is None else int(group.lengths[place])
+        self._demand(len(entries) == size and all(map(_finite, entries)), "attempts", size, given)
+        for place, (entry, tokens) in enumerate(zip(entries, lengths, strict=True)):
             if isinstance(entry, np.ndarray) and (entry.ndim != 1 or tokens not in (None, len(entry))):
                 raise ValueError(
                     f"{type(self).__name__} must give attempt {place} a number or {tokens} of them, one for each of "

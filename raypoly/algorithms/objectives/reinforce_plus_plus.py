@@ -51,7 +51,7 @@ class ReinforcePlusPlus(Objective):
     def finish(self, batch: Batch) -> list[Float64]:
         if not batch:
             return []
-        values, tokens = np.concatenate(batch), np.concatenate(batch.lengths).astype(np.float64)
+        values, tokens = batch.numbers, np.concatenate(batch.lengths).astype(np.float64)
         count = tokens.sum()
         if count < 2 or np.ptp(values) == 0:
             return [np.zeros_like(group) for group in batch]

@@ -20,7 +20,7 @@ from raypoly.algorithms.losses import Loss, Tokens
 from raypoly.algorithms.objectives import Batch, Credit, Objective, ScoredGroup
 from raypoly.algorithms.objectives.objective import needed_stages, numbers_of
 from raypoly.core.errors import UsageError
-from raypoly.core.plugins import recipe_parts
+from raypoly.core.plugins import load_plugin, recipe_parts
 from raypoly.core.values import Problem, Rollout, Verdict
 from raypoly.integrations.contract_checks import made_groups as made
 from raypoly.integrations.contract_checks.comparing import Untried, need, need_array, need_json, need_same, same
@@ -185,7 +185,8 @@ class ObjectiveContract(Contract):
         part = self.make()
         need(isinstance(part.needs, frozenset), f"needs={part.needs!r} has to be a frozenset of texts")
         names = [spec.name for spec in fields(ScoredGroup)]
-        for name in part.needs - {*names, *recipe_parts("stages.own")}:
+        brought = {load_plugin(place, {}, "stages.own").name for place in part.stages}
+        for name in part.needs - {*names, *brought, *recipe_parts("stages.own")}:
             near = get_close_matches(name, names, n=1, cutoff=0.8)
             need(not near, f"needs names {name!r}, which would be a stage: {''.join(near)!r} is a field of the group")
         for size in made.taken_sizes(part.check):

@@ -28,6 +28,7 @@ import numpy as np
 from raypoly.core.config import Config
 from raypoly.core.errors import Away, RaypolyError, UsageError
 from raypoly.core.plugins import load_plugin
+from raypoly.core.token_arrays import TokenArrays
 from raypoly.core.values import Float64, Problem, Rollout, Verdict
 from raypoly.data.verl_rows import compute_score_args
 from raypoly.verifier.rewards.answered_group import AnsweredGroup
@@ -258,4 +259,4 @@ def _own(finding: Any, place: int) -> Any:
     # one rollout's value of a finding that has one for each
     if isinstance(finding, Mapping):
         return {name: _own(column, place) for name, column in finding.items()}
-    return finding[place] if isinstance(finding, tuple | list | np.ndarray) else finding
+    return finding[place] if isinstance(finding, tuple | list | np.ndarray | TokenArrays) else finding

@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import cloudpickle
 import numpy as np
 import pytest
 
 from raypoly.algorithms.group_stage import GroupStage
 from raypoly.algorithms.objectives import Credit, Objective, ScoredGroup, build
-from raypoly.core.errors import UsageError
-from raypoly.core.token_arrays import TokensByPlace
+from raypoly.algorithms.objectives.reinforce_plus_plus import ReinforcePlusPlus
+from raypoly.core.errors import Unknown, UsageError
+from raypoly.core.token_arrays import TokenArrays, TokensByPlace
 from raypoly.core.values import Float32, Group, Problem
 from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import Recorder, Taken, held, open_virtual, stopped_after, taken
+from workflows.step.stages.token_stages import ReferenceLogprobsStage
 
 BETA = 0.5
 KL = ("loss.name=policy_gradient", f"loss.kl_in_reward={BETA}")
@@ -203,3 +206,65 @@ def test_refill_goes_by_the_final_credit(tmp_path: Path) -> None:
     assert len(plain.steps[0].groups) > 4
     with_kl = taken(open_virtual(tmp_path / "kl", dull, (*refill, *KL), shared=False))
     assert len(with_kl.steps[0].groups) == 4, "each has a gradient by its KL"
+
+
+def test_an_unknown_rollout_leaves_the_others_their_own_scores(tmp_path: Path) -> None:
+    """One without a verdict: the others' scores stay with them."""
+    (plain,) = run_of(tmp_path / "plain", *OWN).steps
+    SECOND.update(group.rollouts[1].seed for group in plain.groups)
+    (step,) = run_of(tmp_path / "run", *OWN, f"reward.name={__name__}:unknown_second").steps
+    for group, advantages, tokens in zip(step.groups, step.advantages, step.token_advantages, strict=True):
+        assert np.isnan(advantages).tolist() == [False, True, False, False]
+        scores = [np.array(each) for each in group.findings["scores"].column("value").to_pylist()]
+        assert sorted(tokens) == [2], "the second of the known ones"
+        assert np.diff(tokens[2]) == pytest.approx(np.diff(scores[2] * 0.5), abs=1e-6)
+
+
+SECOND: set[int] = set()
+"""Seeds of rollouts whose outcome is unknown."""
+
+
+def unknown_second(problem: Problem, rollout: Any, verdict: Any) -> float | None:
+    return None if rollout.seed in SECOND else float(verdict.passed)
+
+
+@pytest.mark.parametrize("objective", ["grpo", "reinforce_plus_plus"])
+def test_a_group_whose_finding_is_unknown_has_no_gradient_and_the_step_goes_on(
+    tmp_path: Path, objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ReferenceLogprobsStage.run
+
+    async def sometimes(self: Any, group: Group, problem: Problem, services: Any) -> Any:
+        if group.slot == 1:
+            raise Unknown("it can't say")
+        return await run(self, group, problem, services)
+
+    monkeypatch.setattr(ReferenceLogprobsStage, "run", sometimes)
+    (step,) = run_of(tmp_path, f"objective.name={objective}", *KL, "reward.max_unknown=1").steps
+    assert [bool(tokens) for tokens in step.token_advantages] == [True, False, True, True]
+    assert step.advantages[1].tolist() == [0.0] * 4
+    assert step.applied.metrics["unknown_rollouts"] == 4
+
+
+def test_token_arrays_travel_to_other_processes_as_plain_ones() -> None:
+    there = cloudpickle.loads(cloudpickle.dumps(TokenArrays([np.arange(3, dtype=np.float32), np.zeros(0, np.float32)])))
+    assert [each.tolist() for each in there] == [[0, 1, 2], []]
+
+
+class Pairs(ReinforcePlusPlus):
+    def compute(self, group: ScoredGroup) -> Any:
+        return Credit([np.zeros(2, np.float32)] * group.size)
+
+
+def test_an_objective_that_normalises_numbers_refuses_tokens_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ExceptionGroup) as refused:
+        run_of(tmp_path, f"objective.name={__name__}:Pairs")
+    assert "normalises one advantage a response over the batch, and compute() gave one a token" in str(
+        refused.value.exceptions[0]
+    )
+
+
+def test_a_loss_that_fits_numbers_refuses_tokens_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ExceptionGroup) as refused:
+        run_of(tmp_path, *OWN, "loss.name=flowrl")
+    assert "The loss fits one advantage a response" in str(refused.value.exceptions[0])

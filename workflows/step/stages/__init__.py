@@ -121,10 +121,10 @@ class StageRunner:
             return group
         group = await self.compute(group, problem, stage, watch)
         self._count(group, stage)
-        finding, after = (
-            self.encode(group).findings[stage.name],
-            tuple(name for name in stage.after if name in group.findings),
-        )
+        finding = group.findings[stage.name]
+        if group.knows(stage.name):
+            finding = _encoded(stage, group, finding)
+        after = tuple(name for name in stage.after if name in group.findings)
         await self._commit(StageFinding(group.step, group.slot, stage.name, finding, after))
         watch.done(stage.timed_as)
         return group

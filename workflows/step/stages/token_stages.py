@@ -17,10 +17,12 @@ from actors.model_files import download_model
 from raypoly.algorithms.group_stage import GroupStage, StageModel
 from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
+from raypoly.core.errors import Away
 from raypoly.core.gguf_models import GgufModel
 from raypoly.core.values import Float32, Float64, Group, Problem, Rollout
 from raypoly.data.templates import load_tokenizer
 from raypoly.planning.model_shape import teacher_folder
+from raypoly.planning.preflight import asks_learner_device
 from raypoly.rollouts.teacher_model import TeacherSpec, check_tokenizers
 from raypoly.rollouts.teacher_server import TeacherServer
 from workflows.step.services import Services
@@ -76,7 +78,7 @@ class TeacherLogprobsStage(LogprobsStage):
     def __init__(self, config: Config, objective: Objective) -> None:
         super().__init__(config, objective)
         self._distill = config.distill
-        if self._distill.placement == "learner" and not self._distill.is_server:
+        if asks_learner_device(self._distill):
             self.device = "learner"  # type: ignore[misc]
         self._answers: dict[tuple[int, int, int], Float32] = {}
 
@@ -90,15 +92,20 @@ class TeacherLogprobsStage(LogprobsStage):
     @property
     def asked_model(self) -> StageModel | None:
         config, distill = self.config, self._distill
-        if distill.teacher is None or distill.is_server:
+        if distill.teacher is None or distill.server:
             return None
-        return StageModel(self.folder, TeacherSpec.of(config), config.train.threads)
+        here = self._folder_here()
+        return StageModel(self.folder, TeacherSpec.of(config), config.train.threads, None if here else distill.teacher)
 
     @cached_property
     def folder(self) -> Path:
+        return self._folder_here() or download_model(self._distill.teacher or "", key="distill.teacher")
+
+    def _folder_here(self) -> Path | None:
+        """None for a name on the hub."""
         teacher = self._distill.teacher or ""
         gguf = GgufModel.find(teacher, "distill.teacher")
-        return gguf.folder() if gguf else teacher_folder(teacher) or download_model(teacher, key="distill.teacher")
+        return gguf.folder() if gguf else teacher_folder(teacher)
 
     @cached_property
     def server(self) -> TeacherServer:
@@ -107,24 +114,35 @@ class TeacherLogprobsStage(LogprobsStage):
     def check_student(self, folder: Path) -> None:
         """Raise `UsageError` where the teacher has another tokenizer, or its server is away."""
         student = load_tokenizer(str(folder), "model.path")
-        if self._distill.is_server:
+        if self._distill.server:
             self.server.check(student)
         else:
             teacher = load_tokenizer(str(self.folder), "distill.teacher")
             check_tokenizers(student, teacher, self._distill.teacher or "")
 
     async def run(self, group: Group, problem: Problem, services: Services) -> Sequence[Float32]:
-        if not self._distill.is_server:
+        if not self._distill.server:
             found: Sequence[Float32] = await services.models[self.name].ask(_pairs(group))
             return found
         asked = [self._answer(group, place) for place in range(group.size)]
         answered = await asyncio.gather(*asked, return_exceptions=True)  # so that all answers of this try are kept
-        if failed := [each for each in answered if isinstance(each, BaseException)]:
+        failed = [each for each in answered if isinstance(each, BaseException)]
+        if away := [each for each in failed if isinstance(each, Away)]:
+            raise away[0]
+        keys = [(group.step, group.slot, place) for place in range(group.size)]
+        found = [self._answers.pop(key) for key in keys if key in self._answers]
+        if failed:
             raise failed[0]
-        return [self._answers.pop((group.step, group.slot, place)) for place in range(group.size)]
+        return found
+
+    def close(self) -> None:
+        if "server" in vars(self):
+            self.server.close()
+        if "_threads" in vars(self):
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def probe(self, group: Group, problem: Problem, services: Services) -> None:
-        if self._distill.is_server:
+        if self._distill.server:
             await asyncio.to_thread(self.server.probe)
 
     async def _answer(self, group: Group, place: int) -> None:

@@ -67,9 +67,11 @@ class Endpoint:
         backoff: float = 0.5,
         words: EndpointWords = JUDGE_WORDS,
         optional: Collection[str] = OPTIONAL,
+        probe: Sequence[Message] | Sequence[int] = PROBE,
     ) -> None:
         """`config` and `ledger` are shared by the servers of a judge. `backoff` is the first wait before a retry, in
-        seconds; it doubles. `optional`: fields that are left out where the server takes none."""
+        seconds; it doubles. `optional`: fields that are left out where the server takes none. `probe`: what it is
+        asked to see whether it is there."""
         self.base_url, self.model, self.prices, self._words = base_url, model, prices, words
         self.name = f"{words.who} {model} at {base_url}"
         self.breaker = CircuitBreaker(self.name)
@@ -80,6 +82,7 @@ class Endpoint:
         self._limiter = SharedLimiter(limiter)
         self._estimate = _TokenEstimate()
         self._served = False
+        self._probe = probe
         self._slow: set[int] = set()  # hashes of the requests that were given up as slow
         # newer models want the newer name, and servers other than OpenAI's may know the older one alone
         official = base_url.rstrip("/") == PUBLIC_URL or ".openai.azure.com" in base_url
@@ -97,12 +100,18 @@ class Endpoint:
         fields: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": wanted}}
         return self._served_answer(self._body(messages, answer_tokens) | fields, answer_tokens, refuses_slow=True)
 
-    def respond(self, prompt: str | Sequence[Message] | Sequence[int], answer_tokens: int, **fields: Any) -> Completion:
+    def respond(
+        self,
+        prompt: str | Sequence[Message] | Sequence[int],
+        answer_tokens: int,
+        refuses_slow: bool = False,
+        **fields: Any,
+    ) -> Completion:
         """The response to messages, or the continuation of a text or of token ids, of at most `answer_tokens` tokens.
 
-        `fields`: further ones of the request, by the names of the client `openai`.
+        `fields`: further ones of the request, by the names of the client `openai`. `refuses_slow`: as in `complete`.
         """
-        return self._served_answer(self._body(prompt, answer_tokens) | fields, answer_tokens)
+        return self._served_answer(self._body(prompt, answer_tokens) | fields, answer_tokens, refuses_slow)
 
     def _served_answer(self, body: dict[str, Any], answer_tokens: int, refuses_slow: bool = False) -> Completion:
         spent, limited = 0, 0
@@ -126,10 +135,10 @@ class Endpoint:
                 backoff = min(_LONGEST_BACKOFF, self._backoff * 2 ** (spent - 1))
                 time.sleep(max(wait, backoff * random.uniform(0.5, 1.0)))
 
-    def probe(self, prompt: Sequence[Message] | Sequence[int] = PROBE) -> None:
+    def probe(self) -> None:
         """Ask for one word, whatever the breaker says. Returns where it came, else raises `JudgeUnavailable`."""
         self._ledger.check()
-        body = self._body(prompt, PROBE_TOKENS)
+        body = self._body(self._probe, PROBE_TOKENS)
         held = self._ledger.hold(self.prices, self._estimate.prompt(body), PROBE_TOKENS)
         self._counts.add("probes")
         try:
