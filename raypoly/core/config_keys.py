@@ -70,6 +70,9 @@ def describe_expected(field: FieldInfo) -> str:
     """The values that a key accepts, in words: `a whole number, at least 0`."""
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
     annotation: Any = field.annotation
+    texts = [each for part in get_args(annotation) for each in get_args(part)]
+    if type(None) in get_args(annotation) and texts and all(isinstance(each, str) for each in texts):
+        return " or ".join([*(f"`{each}`" for each in texts), "null"])
     if date in get_args(annotation):
         return "a day such as 2025-03-01"
     if annotation in words:

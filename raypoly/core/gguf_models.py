@@ -145,15 +145,19 @@ def with_teacher(distill: DistillConfig) -> DistillConfig:
     """The config with `sha256` of a teacher's file or folder here. Raises `UsageError` as `with_sha256`."""
     if distill.teacher is None or distill.server:
         return distill
-    gguf = GgufModel.find(distill.teacher, "distill.teacher")
     folder = Path(distill.teacher).expanduser()
     if (folder / "model" / "config.json").is_file():  # a run's folder
         folder = folder / "model"
-    found = gguf.sha256 if gguf else folder_fingerprint(folder) if folder.is_dir() else None
+    if not folder.exists() and distill.teacher not in PACKAGED_MODELS:  # on the hub, or gone since the run ended
+        return distill
+    gguf = GgufModel.find(distill.teacher, "distill.teacher")
+    try:
+        found = gguf.sha256 if gguf else folder_fingerprint(folder)
+    except OSError as error:
+        raise UsageError(f"distill.teacher={distill.teacher} could not be read ({error.strerror or error}).") from error
     if distill.sha256 not in (None, found):
         raise UsageError(
-            f"distill.sha256={distill.sha256}, but distill.teacher={distill.teacher} "
-            + (f"has {found}: it is another model." if found else "is no file or folder: leave distill.sha256 out.")
+            f"distill.sha256={distill.sha256}, but distill.teacher={distill.teacher} has {found}: it is another model."
         )
     return distill.model_copy(update={"sha256": found})
 

@@ -24,12 +24,14 @@ from raypoly.core.plugins import load_plugin
 from raypoly.data.formats import files_of
 from raypoly.data.hub import hub_split
 from raypoly.data.problem_set import ProblemSet
+from raypoly.data.templates import load_tokenizer
 from raypoly.data.verl_rows import NO_TEMPLATE
 from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, choose_device, this_machine
 from raypoly.planning.model_shape import config_of, is_mixture, no_hub_model, require_whole, teacher_folder
 from raypoly.planning.placement import needs_gpu, resolve_placement
 from raypoly.rollouts import engines, scaffolds
 from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, is_sampled, of_evaluations
+from raypoly.rollouts.teacher_model import check_tokenizers
 from raypoly.run.sinks import check_packages
 from raypoly.strategies import judge
 from raypoly.strategies.judge import judge_keys
@@ -141,9 +143,11 @@ def _token_credit(config: Config) -> Iterator[str]:
         check_address("distill.server", distill.server, "distill.api_key_env", bool(distill.api_key_env))
         judge_keys.read_key(distill.api_key_env, "distill.api_key_env", distill.server)
     elif distill.teacher is not None:
-        yield from _model_at(
-            distill.teacher, "distill.teacher", str(teacher_folder(distill.teacher) or distill.teacher)
-        )
+        place = teacher_folder(distill.teacher)
+        yield from _model_at(distill.teacher, "distill.teacher", str(place or distill.teacher))
+        if place is not None and config.model.path is not None and Path(config.model.path).expanduser().is_dir():
+            both = load_tokenizer(config.model.path, "model.path"), load_tokenizer(str(place), "distill.teacher")
+            check_tokenizers(*both, distill.teacher)
     what = "distill.teacher" if distill.teacher else f"loss.kl_in_reward={loss.config.kl_in_reward:g}"
     if distill.teacher is None and not loss.config.kl_in_reward:
         return

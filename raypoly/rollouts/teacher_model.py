@@ -89,22 +89,29 @@ class TeacherModel:
         self._model = self._model.to(device())
 
     def ask(self, pairs: Sequence[Pair]) -> list[Float32]:
+        import torch
+
         from raypoly.learner.packing import RankPartitioner, compute_logprobs
         from raypoly.learner.policy_model import is_packed
         from raypoly.learner.ranks import ONE
 
         partition = RankPartitioner(self._spec.token_budget, padded=not is_packed(self._model))
-        return compute_logprobs(pairs, partition, ONE, self._logprobs)
+        found = compute_logprobs(pairs, partition, ONE, self._logprobs)
+        if self._model.device.type == "cuda":
+            torch.cuda.empty_cache()  # the learner is next on this device
+        return found
 
     def _logprobs(self, rows: Any) -> Float32:
         import torch
 
+        from raypoly.learner.logit_chunks import CPU_CHUNK_MIB
         from raypoly.learner.packing import pack
         from raypoly.learner.policy_model import forward
 
         spec = self._spec
+        chunk_mib = min(spec.logits_mib, CPU_CHUNK_MIB) if self._model.device.type == "cpu" else spec.logits_mib
         with torch.no_grad():
-            logp_T = forward(self._model, pack(rows), spec.temperature, spec.bf16, spec.logits_mib).logp_T
+            logp_T = forward(self._model, pack(rows), spec.temperature, spec.bf16, chunk_mib).logp_T
         self._on_answer()
         out: Float32 = logp_T.cpu().numpy().astype(np.float32)
         return out

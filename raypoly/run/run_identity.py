@@ -143,7 +143,10 @@ def _identified(stages: StagesConfig, objective: str) -> StagesConfig:
 
 
 def _with_horizon(config: Config, first: Config) -> Config:
-    # By default the horizon is that of the run's first start.
+    # By default the horizon is that of the run's first start, and a teacher that is not here any more the first one.
+    if config.distill.sha256 is None and config.distill.teacher == first.distill.teacher:
+        known = {"sha256": first.distill.sha256}
+        config = config.model_copy(update={"distill": config.distill.model_copy(update=known)})
     if config.train.schedule == "constant" or config.train.schedule_steps is not None:
         return config
     return config.model_copy(

@@ -42,13 +42,21 @@ class Few:
 class ServedTeacher(Front):
     """Log-probabilities of a prompt's token ids as vLLM's server gives them."""
 
+    leaves_after = -1
+    """Requests after which it is away for eight seconds."""
+
     def of(self, folder: Path) -> ServedTeacher:
         self.model, self.tokenizer = SPEC(folder, lambda: None), AutoTokenizer.from_pretrained(folder)
         self.turn = threading.Lock()
         return self
 
     def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
+        if "prompt_logprobs" not in body:  # a probe
+            return Answer(200, {"choices": [{"text": "x", "finish_reason": "length"}]})
         assert body["prompt_logprobs"] == 0
+        if len(self.served) == self.leaves_after:
+            self.leaves_after = -1
+            threading.Thread(target=self.away, args=(8.0,)).start()
         ids = np.array(body["prompt"], np.int32)
         with self.turn:
             (found,) = self.model.ask([(ids[:1], ids[1:])])
@@ -93,22 +101,26 @@ def test_a_server_that_limits_breaks_off_and_goes_away_gives_the_weights_of_the_
     front = ServedTeacher(faults=["ok", "429-retry-after", "cut", "500", "ok", "reset"]).of(teacher)
     with running(front) as server:
         asked = (f"distill.server={server.url}", "distill.teacher=tiny", "distill.timeout=20")
-        threading.Timer(1.0, server.away, [8.0]).start()
+        front.leaves_after = 12
         got = train(config(warm_model, tmp_path / "server", *ALONE, *asked))
     assert got == want
     by_folder, by_server = (Run(tmp_path / name).rollouts(0) for name in ("folder", "server"))
     for one, other in zip(*(each["token_advantages"].to_pylist() for each in (by_folder, by_server)), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)
     assert {"429-retry-after", "cut", "500"} <= set(front.struck)
+    assert sum(row["paused_seconds"] for row in Run(tmp_path / "server").rows) > 0
     assert len(front.served) <= 1 + 2 * 24 + front.struck.total() - front.struck["ok"], "nothing is asked twice"
 
 
+@pytest.mark.usefixtures("joined")
 def test_another_tokenizer_is_refused_in_one_sentence(warm_model: Path, teacher: Path, tmp_path: Path) -> None:
     tokenizer = build_tokenizer(["entirely different words 0123456789", "which make other pieces"])
     save_folder(build_model(len(tokenizer), seed=0), tokenizer, tmp_path / "other")
     run = config(warm_model, tmp_path / "run", *ALONE, f"distill.teacher={tmp_path / 'other'}")
     with pytest.raises(UsageError, match=r"has another tokenizer than the student: the student's token \d+ is '.*'"):
         train(run)
+    with pytest.raises(UsageError, match="has another tokenizer than the student"):
+        train(run)  # again, though its folder is there now
     with running(ServedTeacher().of(tmp_path / "other")) as server:
         given = load(None, [f"distill.server={server.url}", "distill.teacher=other"]).distill
         with pytest.raises(UsageError, match=r"has another tokenizer than the student: token \d+ is"):

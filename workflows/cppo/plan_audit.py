@@ -173,6 +173,8 @@ def check_audit(config: Config, least_pass: float, least_density: float) -> None
             "audit-plans needs plans, attempts after them and a gate: set scaffold.name=tuple, objective.name=cppo "
             "and no scaffold.solve=false."
         )
+    if config.distill.teacher:
+        raise UsageError("audit-plans asks no teacher: leave distill.teacher out.")
     if config.train.steps:
         raise UsageError("audit-plans updates nothing: set train.steps=0 (steps: 0 of an experiment's arm).")
     place = resolve_run(config).path

@@ -129,7 +129,7 @@ async def open_run(
     """Start all that a run needs, restore it to where it stood, and stop all on the way out. `samples`: with engines
     and scorers; None: if the config needs them. `trains`: the config whose steps must have enough problems."""
     config, shutdown = directory.config, shutdown or Shutdown()
-    parts = NamedParts.build(config)  # first, so that a missing one is reported before anything starts
+    parts = NamedParts.build(config, trains is not None)  # first: one that is missing is told before anything starts
     samples = is_sampled(config) if samples is None else samples
     async with AsyncExitStack() as stack:
         stack.enter_context(shutdown.guard())
@@ -142,17 +142,17 @@ async def open_run(
         ending = stack.enter_context(ExitStack())
         _connect(stack, directory, store, progress)
         with progress.waiting("Getting the model", announce=False):
-            model = await _model(directory, source, parts, trains is not None, progress.note)
+            model = with_copy_for_other_nodes(await starting_model(config, source, progress.note))
         journal = Journal(store)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
         writer = CheckpointWriter(checkpoints, journal.index_before, progress.note, config.train.ranks)
         stack.push_async_callback(journal.close)
+        await _check_teacher(directory, parts if trains else None, model, journal)
         lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
         started = StartedActors.of(config, parts.stages, problem_set, samples, trains is not None)
         places = await reserve_resources(config, progress.note, samples, len(started.models))
-        asking = [stage.name for stage in parts.stages if stage.used and stage.device == "learner"]
-        refuse_asking_between(config, places.placement.sleeps, asking)
+        refuse_asking_between(config, places.placement.sleeps, parts.on_learner_device)
         usage = RunJudgeUsage(store)
         services = build_services(
             stack, directory, parts, started, usage, model, journal, writer, places, progress.note
@@ -181,13 +181,13 @@ async def open_run(
         yield opened
 
 
-async def _model(
-    directory: RunDirectory, source: ProblemSet, parts: NamedParts, trains: bool, note: Callable[[str], None]
-) -> ModelFiles:
-    model = await starting_model(directory.config, source, note)
-    if trains and not directory.resumes:
+async def _check_teacher(
+    directory: RunDirectory, parts: NamedParts | None, model: ModelFiles, journal: Journal
+) -> None:
+    """Before the first step, and where the teacher's server has another address. `parts`: None without training."""
+    moved = any(change.key == "distill.server" for change in directory.changes)
+    if parts is not None and (moved or not journal.completed_steps()):
         await parts.check_student(model)
-    return with_copy_for_other_nodes(model)
 
 
 def _connect(stack: AsyncExitStack, directory: RunDirectory, store: Store, progress: Progress) -> None:

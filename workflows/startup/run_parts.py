@@ -53,15 +53,21 @@ class NamedParts:
     stages: Sequence[GroupStage]
 
     @classmethod
-    def build(cls, config: Config) -> Self:
-        """Raises `UsageError` for a part that is missing, or that does not go with the others."""
+    def build(cls, config: Config, trains: bool = True) -> Self:
+        """Raises `UsageError` for a part that is missing, or that does not go with the others. `trains`: not only
+        evaluates, which asks no teacher."""
         objective = objectives.of_run(config)
         stages = build_stages(config, objective)
         for stage in stages:
-            if stage.used:
+            if stage.used and (trains or not stage.gives_credit):
                 _ = stage.asked_model  # raises here, before the run's folder holds anything
         (reward,) = [stage for stage in stages if isinstance(stage, RewardStage)]
         return cls(objective, losses.of_run(config), scaffolds.of_run(config), reward.rewards, stages)
+
+    @property
+    def on_learner_device(self) -> Sequence[str]:
+        """The stages that ask the learner's device."""
+        return [stage.name for stage in self.stages if stage.used and stage.device == "learner"]
 
     async def check_student(self, model: ModelFiles) -> None:
         """Raise `UsageError` where the run has a teacher of another tokenizer than the starting model's."""

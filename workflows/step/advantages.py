@@ -21,7 +21,7 @@ from raypoly.algorithms.objectives.behaviour import outcome_of, statements_of
 from raypoly.algorithms.objectives.objective import Advantages, needed_stages
 from raypoly.core.errors import UsageError
 from raypoly.core.token_arrays import TokensByPlace
-from raypoly.core.values import CrossLogprobs, Draft, Float32, Float64, Group, Int32, Labels, Problem
+from raypoly.core.values import UNKNOWN, CrossLogprobs, Draft, Float32, Float64, Group, Int32, Labels, Problem
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.verifier.rewards import Rewards
 from workflows.step.stages.reward_stage import RewardStage
@@ -57,7 +57,7 @@ class AdvantageEstimator:
             return TrainingGroup(group, rewards, np.full(group.size, np.nan), valued=False, unknown_outcomes=unknown)
         if not self.has_advantages(group):
             zeros = spread_out(np.zeros(len(known)), known, group.size)
-            if not all(group.knows(stage.name) for stage in self._crediting):
+            if any(group.findings.get(stage.name) is UNKNOWN for stage in self._crediting):
                 unknown = group.size
             return TrainingGroup(group, rewards, zeros, valued=False, unknown_outcomes=unknown)
         scored = self._scored(rewards, group, known)

@@ -16,7 +16,7 @@ from raypoly.core.values import Float64
 
 
 class Distillation(Objective):
-    reads_rewards = False
+    reads_rewards = runs_programs = False
 
     def compute(self, group: ScoredGroup) -> Float64:
         return np.zeros(group.size)

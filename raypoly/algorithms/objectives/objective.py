@@ -165,6 +165,9 @@ class Objective(ABC):
     added to its advantages; right where rewards are multiplied, as by diversity. `own`: it reads `group.terms`."""
     reads_rewards: ClassVar[bool] = True
     """Whether advantages depend on rewards. If not, none are asked for: they are unknown in the rows of metrics."""
+    runs_programs: ClassVar[bool] = True
+    """Whether training runs its programs at all. If not, their verdicts are null in files, and evaluations alone say
+    what is right."""
     loss_defaults: ClassVar[Mapping[str, Any]] = {}
     """Parameters of the loss where the config does not set them."""
     trains_drafts: ClassVar[bool] = False

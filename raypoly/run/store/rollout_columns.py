@@ -90,6 +90,17 @@ def verdict_columns(verdicts: Sequence[Verdict]) -> dict[str, pa.Array]:
     }
 
 
+def known_verdict_columns(verdicts: Sequence[Verdict | None]) -> dict[str, pa.Array]:
+    """`verdict_columns`, null where there is no verdict."""
+    known = verdict_columns([verdict for verdict in verdicts if verdict is not None])
+    if None not in verdicts:
+        return known
+    # Verdicts are encoded without gaps, then spread: `take` gives null where the place is null.
+    scored = [verdict is not None for verdict in verdicts]
+    place = pa.array(np.cumsum(scored) - 1, pa.int64(), mask=np.logical_not(scored))
+    return {name: column.take(place) for name, column in known.items()}
+
+
 def verdicts_of(table: pa.Table) -> tuple[Verdict, ...]:
     found = (table.column(name).to_pylist() for name in ("canonical", "constructs", "growth", "strategy", "features"))
     evidence = map(_evidence, *found)
@@ -144,13 +155,9 @@ def cross_of(table: pa.Table) -> CrossLogprobs | None:
 
 
 def draft_columns(drafts: Sequence[Draft]) -> dict[str, pa.Array]:
-    scored = [draft.verdict is not None for draft in drafts]
-    verdicts = verdict_columns([draft.verdict for draft in drafts if draft.verdict is not None])
-    # Verdicts are encoded without gaps, then spread: `take` gives null where the place is null.
-    place = pa.array(np.cumsum(scored) - 1, pa.int64(), mask=np.logical_not(scored))
     return {
         **rollout_columns([draft.rollout for draft in drafts]),
-        **{name: column.take(place) for name, column in verdicts.items()},
+        **known_verdict_columns([draft.verdict for draft in drafts]),
         "role": _strings([draft.role for draft in drafts]),
         "parent": pa.array([draft.parent for draft in drafts], pa.int32()),
     }

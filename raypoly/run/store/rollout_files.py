@@ -41,6 +41,7 @@ from raypoly.run.store.rollout_columns import (
     extra_columns,
     extra_findings,
     finding_rows,
+    known_verdict_columns,
     labels_columns,
     labels_of,
     rollout_columns,
@@ -48,7 +49,6 @@ from raypoly.run.store.rollout_columns import (
     stacked,
     token_columns,
     tokens_of,
-    verdict_columns,
     verdicts_of,
 )
 from raypoly.run.store.sealed_files import decode_table, encode_table, encode_tables, open_checked, write_tables
@@ -118,7 +118,7 @@ def _attempt_rows(completed: CompletedStep) -> pa.Table:
         {
             **_places(step, groups, sizes),
             **rollout_columns([rollout for group in groups for rollout in group.rollouts]),
-            **verdict_columns([verdict for group in groups for verdict in group.verdicts or ()]),
+            **known_verdict_columns([each for group in groups for each in group.verdicts or [None] * group.size]),
             **_without_state(labels),
             "unjudged": pa.array(np.repeat([group.unjudged for group in groups], sizes), pa.bool_()),
             **(_without_state(stacked(crossed)) if crossed else {}),
@@ -204,7 +204,12 @@ def _group_of(
 
 def _findings_of(rows: pa.Table) -> dict[str, Any]:
     unjudged = UNKNOWN if rows.column("unjudged")[0].as_py() else None
-    own = {"score": verdicts_of(rows), "judge": labels_of(rows) or unjudged, "prompt_logprobs": cross_of(rows)}
+    scored = rows.column("status")[0].is_valid
+    own = {
+        "score": verdicts_of(rows) if scored else None,
+        "judge": labels_of(rows) or unjudged,
+        "prompt_logprobs": cross_of(rows),
+    }
     return {name: finding for name, finding in own.items() if finding is not None} | dict(extra_findings(rows))
 
 

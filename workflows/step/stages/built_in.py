@@ -16,7 +16,7 @@ from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
 from raypoly.core.seeds import derive
-from raypoly.core.values import WITHOUT_TESTS, CrossLogprobs, Float64, Group, Labels, Problem, Rollout, Verdict
+from raypoly.core.values import CrossLogprobs, Float64, Group, Labels, Problem, Rollout, Verdict
 from raypoly.data.public_tests import example_inputs
 from raypoly.learner.training_rows import prompts_of
 from raypoly.strategies.judge import SAMPLED_SHARE
@@ -42,15 +42,11 @@ class ScoreStage(_BuiltIn):
     after = ()
 
     async def run(self, group: Group, problem: Problem, services: Services) -> tuple[Verdict, ...]:
-        found = await score_group(group, problem, services.scorers, services.skipped, group.slot, partly=True)
-        if self._read:
-            return found
-        return tuple(WITHOUT_TESTS if verdict.status == "infra" else verdict for verdict in found)
+        return await score_group(group, problem, services.scorers, services.skipped, group.slot, partly=True)
 
     @property
-    def _read(self) -> bool:
-        # else a verdict is only shown, and none that is missing leaves a rollout out
-        return self.objective.reads_rewards or bool({"labels", "outcomes", "statements"} & self.objective.needs)
+    def used(self) -> bool:
+        return self.objective.runs_programs
 
     def seen(self, group: Group, services: Services) -> None:
         """Raises `TooManySetAside`."""
@@ -107,7 +103,7 @@ class JudgeStage(_BuiltIn):
 
     @property
     def used(self) -> bool:
-        return self._always or self.config.judge.when != "needed"
+        return self._always or (self.objective.runs_programs and self.config.judge.when != "needed")
 
     def wanted(self, group: Group) -> bool:
         if self._always or self.config.judge.when != "sampled":

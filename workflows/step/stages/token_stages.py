@@ -14,6 +14,7 @@ import numpy as np
 
 from actors.learner import LearnerActor
 from actors.model_files import download_model
+from raypoly.algorithms import losses
 from raypoly.algorithms.group_stage import GroupStage, StageModel
 from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
@@ -56,8 +57,7 @@ class ReferenceLogprobsStage(LogprobsStage):
 
     def __init__(self, config: Config, objective: Objective) -> None:
         super().__init__(config, objective)
-        given = {**objective.loss_defaults, **config.loss.parameters}
-        self._beta = float(given.get("kl_in_reward", 0.0))
+        self._beta = losses.of_run(config).config.kl_in_reward
 
     @property
     def used(self) -> bool:
