@@ -43,6 +43,7 @@ from raypoly.run.store.step_records import CompletedStep
 from raypoly.verifier.rewards import Rewards
 from raypoly.verifier.score_programs import by_id
 
+_NOT_RUN = Verdict("infra", 0, 0, 0.0, "training ran no program")
 _REPORTED = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
 _SAMPLES = {"problem_id", "rollout", "text", "finish_reason", "seed", "status", "strategy", "label"}
 _ASIDE_NAME = re.compile(rf"^{EVALUATIONS}([a-z]+)-step-(\d{{6,9}})-[^/]+\.parquet$")
@@ -169,7 +170,7 @@ def _read_trained(part: StoredPart, completed: CompletedStep, config: Config) ->
     for group, rewards in zip(completed.groups, completed.rewards, strict=True):
         if not group.size:
             continue  # drafts alone, which nothing was scored of
-        verdicts, rows = group.verdicts or (), group.findings.get("reward")
+        verdicts, rows = group.verdicts or (_NOT_RUN,) * group.size, group.findings.get("reward")
         names = rows.schema.names if isinstance(rows, pa.RecordBatch) else ()
         found = {name: rows.column(name).to_numpy(zero_copy_only=False) for name in names} if rows else {}
         parts = given.measures(found) if given and found else None
