@@ -30,6 +30,7 @@ from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.plugins import PACKAGED_MODELS
 
 _LINK = "model.gguf"
+_TOKENIZER = "tokenizer_config.json"
 _WEIGHTS = (".safetensors",)  # endings of files that are too large to be checked at each look
 _READERS = ("gguf", "accelerate")  # packages that transformers needs for it
 # What readers raise for a bad file.
@@ -141,13 +142,18 @@ def with_sha256(model: ModelConfig) -> ModelConfig:
     return model.model_copy(update={"sha256": found})
 
 
+def teacher_place(teacher: str) -> Path:
+    """The path that `distill.teacher` names, of a run's folder its model's. Nothing need be there."""
+    folder = Path(teacher).expanduser()
+    of_run = folder / "model"
+    return of_run if (of_run / _TOKENIZER).is_file() and not (folder / _TOKENIZER).is_file() else folder
+
+
 def with_teacher(distill: DistillConfig) -> DistillConfig:
     """The config with `sha256` of a teacher's file or folder here. Raises `UsageError` as `with_sha256`."""
     if distill.teacher is None or distill.server:
         return distill
-    folder = Path(distill.teacher).expanduser()
-    if (folder / "model" / "config.json").is_file():  # a run's folder
-        folder = folder / "model"
+    folder = teacher_place(distill.teacher)
     if not folder.exists() and distill.teacher not in PACKAGED_MODELS:  # on the hub, or gone since the run ended
         return distill
     gguf = GgufModel.find(distill.teacher, "distill.teacher")

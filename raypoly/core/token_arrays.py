@@ -21,7 +21,6 @@ from raypoly.core.values import Float32
 
 _SEGMENT = 64 << 20
 """Bytes after which another file is begun. One is gone when nothing refers to what it holds."""
-_BYTES = 4
 
 
 class TokenArrays(Sequence[Float32]):
@@ -58,8 +57,7 @@ class TokenArrays(Sequence[Float32]):
         yield from np.split(whole, self._ends[1:-1]) if self.lengths else ()
 
     def _read(self, start: int, end: int) -> Float32:
-        data = self._segment.read(self._start + _BYTES * start, _BYTES * (end - start))
-        return np.frombuffer(data, np.float32)
+        return np.frombuffer(self._segment.read(self._start + 4 * start, 4 * (end - start)), np.float32)
 
 
 class TokensByPlace(Mapping[int, Float32]):
@@ -82,17 +80,13 @@ class TokensByPlace(Mapping[int, Float32]):
 class _Segment:
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it lives as long as what it holds
-        self._lock = threading.Lock()
         self.size = 0
 
     def add(self, data: bytes) -> int:
-        with self._lock:
-            start = self.size
-            self._file.seek(start)
-            if (written := self._file.write(data)) != len(data):
-                raise OSError(f"only {written} of {len(data)} bytes were written")
-            self.size += len(data)
-            return start
+        if (written := self._file.write(data)) != len(data):
+            raise OSError(f"only {written} of {len(data)} bytes were written")
+        self.size += len(data)
+        return self.size - len(data)
 
     def read(self, start: int, size: int) -> bytes:
         return os.pread(self._file.fileno(), size, start)

@@ -10,6 +10,11 @@ CPU_CHUNK_MIB = 16
 _TILE = 128  # larger chunks are multiples of this, for the matrix units
 
 
+def chunk_on(device: str, chunk_mib: int) -> int:
+    """MiB of a chunk on a device of this type, such as `cpu`."""
+    return min(chunk_mib, CPU_CHUNK_MIB) if device == "cpu" else chunk_mib
+
+
 def tokens_of_chunk(vocabulary: int, chunk_mib: int) -> int:
     """Tokens whose float32 logits fit into `chunk_mib`, at least one; or words, for so many tokens."""
     tokens = max(1, chunk_mib * MIB // (4 * max(1, vocabulary)))

@@ -32,7 +32,7 @@ from raypoly.learner.adapters import add_adapters, merged_weights
 from raypoly.learner.checkpoint_state import CheckpointState, Snapshot
 from raypoly.learner.compiled_layers import prepare_layers
 from raypoly.learner.learning_rate import learning_rate
-from raypoly.learner.logit_chunks import CPU_CHUNK_MIB
+from raypoly.learner.logit_chunks import chunk_on
 from raypoly.learner.loss_sums import LossSums, check_mismatch
 from raypoly.learner.packing import MicroBatch, RankPartitioner, compute_cross_logprobs, compute_logprobs, pack
 from raypoly.learner.policy_model import (
@@ -341,9 +341,7 @@ class PolicyLearner:
     def _forward(
         self, model: PreTrainedModel, batch: MicroBatch, temperature: float, prompts: bool = False
     ) -> ModelOutputs:
-        chunk_mib = self._config.logits_mib
-        if self._device.type == "cpu":
-            chunk_mib = min(chunk_mib, CPU_CHUNK_MIB)
+        chunk_mib = chunk_on(self._device.type, self._config.logits_mib)
         return self._ranks.run(model, forward, batch, temperature, self._bf16, chunk_mib, prompts)
 
     def _tokens(self, batch: MicroBatch) -> Tokens:

@@ -18,7 +18,7 @@ from typing import Literal, get_args
 from raypoly.algorithms import losses
 from raypoly.algorithms.losses import Loss
 from raypoly.core.config import Config
-from raypoly.learner.logit_chunks import CPU_CHUNK_MIB, tokens_of_chunk
+from raypoly.learner.logit_chunks import chunk_on, tokens_of_chunk
 from raypoly.planning.devices import DeviceLayout
 from raypoly.planning.model_shape import ModelShape
 
@@ -228,7 +228,7 @@ def _micro_batch(config: Config, shape: ModelShape, layout: DeviceLayout) -> Ite
         )
         yield MemoryPart("the head rounded", (2 if layout.kind != "cpu" else 6) * shape.head, LOGITS)
     arrays = 3 if "entropy" in losses.of_run(config).needs else 2
-    mib = min(train.logits_mib, CPU_CHUNK_MIB) if layout.kind == "cpu" else train.logits_mib
+    mib = chunk_on(layout.kind, train.logits_mib)
     chunk = 4 * shape.vocabulary * min(train.token_budget, tokens_of_chunk(shape.vocabulary, mib))
     yield MemoryPart("a chunk's logits", arrays * chunk, LOGITS, ("train.logits_mib",))
     if not config.model.lora_rank:  # a tied head's waits for the embedding's

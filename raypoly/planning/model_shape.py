@@ -17,7 +17,7 @@ from typing import Any, Literal
 from safetensors import SafetensorError, safe_open
 
 from raypoly.core.errors import UsageError
-from raypoly.core.gguf_models import GgufModel
+from raypoly.core.gguf_models import GgufModel, teacher_place
 
 _SIZES = {
     "vocabulary": "vocab_size",
@@ -207,21 +207,20 @@ def require_whole(folder: Path, said: str) -> None:
 
 
 def teacher_folder(teacher: str) -> Path | None:
-    """The folder that `distill.teacher` names here, of a finished run its model's; None for a name on the hub.
+    """The folder of `teacher_place` where it is here; None for a name on the hub.
 
     Raises `UsageError` for a folder without a model.
     """
-    folder = Path(teacher).expanduser()
-    if not folder.is_dir():
+    place = teacher_place(teacher)
+    if not place.is_dir():
         return None
-    places = [place for place in (folder, folder / "model") if (place / "tokenizer_config.json").is_file()]
-    if not places:
+    if not (place / "tokenizer_config.json").is_file():
         raise UsageError(
             f"distill.teacher={teacher} holds neither a model with its tokenizer nor a finished run's (model/): name a "
             "Hugging Face folder, or a run that ended."
         )
-    require_whole(places[0], f"distill.teacher={teacher}")
-    return places[0]
+    require_whole(place, f"distill.teacher={teacher}")
+    return place
 
 
 def _json(file: Path, said: str) -> dict[str, Any]:

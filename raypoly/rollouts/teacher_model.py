@@ -104,12 +104,12 @@ class TeacherModel:
     def _logprobs(self, rows: Any) -> Float32:
         import torch
 
-        from raypoly.learner.logit_chunks import CPU_CHUNK_MIB
+        from raypoly.learner.logit_chunks import chunk_on
         from raypoly.learner.packing import pack
         from raypoly.learner.policy_model import forward
 
         spec = self._spec
-        chunk_mib = min(spec.logits_mib, CPU_CHUNK_MIB) if self._model.device.type == "cpu" else spec.logits_mib
+        chunk_mib = chunk_on(self._model.device.type, spec.logits_mib)
         with torch.no_grad():
             logp_T = forward(self._model, pack(rows), spec.temperature, spec.bf16, chunk_mib).logp_T
         self._on_answer()

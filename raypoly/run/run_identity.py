@@ -124,7 +124,7 @@ def resolve_run(config: Config) -> RunDirectory:
     )
     with explain_unusable(location):
         store = open_store(location, options, make=False)
-        config = _with_horizon(config, _first_config(store) or config)
+        config = _with_first(config, _first_config(store) or config)
         return RunDirectory(location, config, store.exists(CONFIG_KEY), _checked_changes(store, config))
 
 
@@ -142,7 +142,7 @@ def _identified(stages: StagesConfig, objective: str) -> StagesConfig:
     return stages.model_copy(update=keys)
 
 
-def _with_horizon(config: Config, first: Config) -> Config:
+def _with_first(config: Config, first: Config) -> Config:
     # By default the horizon is that of the run's first start, and a teacher that is not here any more the first one.
     if config.distill.sha256 is None and config.distill.teacher == first.distill.teacher:
         known = {"sha256": first.distill.sha256}

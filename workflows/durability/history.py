@@ -113,14 +113,14 @@ class History:
         self._heads[head.step] = head
 
     def _commit_by_file(self, completed: CompletedStep) -> None:
-        with tempfile.TemporaryDirectory(prefix="raypoly-step-") as folder:
-            path = Path(folder) / "step.parquet"
+        with tempfile.TemporaryFile() as file:  # without a name: a kill leaves nothing
+            path = Path(f"/proc/self/fd/{file.fileno()}")
             try:
                 write_step(completed, path)
             except OSError as error:
                 raise StorageError(
-                    f"{folder} could not be written ({error.strerror or error}): make room there, or set TMPDIR to "
-                    "another folder."
+                    f"{tempfile.gettempdir()} could not be written ({error.strerror or error}): make room there, or "
+                    "set TMPDIR to another folder."
                 ) from error
             self._store.commit(step_key(completed.step), path)
 

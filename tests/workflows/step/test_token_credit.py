@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import cloudpickle
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from raypoly.algorithms.group_stage import GroupStage
@@ -17,8 +18,11 @@ from raypoly.algorithms.objectives.reinforce_plus_plus import ReinforcePlusPlus
 from raypoly.core.errors import Unknown, UsageError
 from raypoly.core.token_arrays import TokenArrays, TokensByPlace
 from raypoly.core.values import Float32, Group, Problem
+from raypoly.run.store.catalogue import Span, step_key
+from raypoly.run.store.rollout_files import StepsFile, decode_step, encode_bundle
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.virtual_clock import run_virtual
-from tests.workflows.step.virtual_run import Recorder, Taken, held, open_virtual, stopped_after, taken
+from tests.workflows.step.virtual_run import Recorder, Taken, facts, held, open_virtual, stopped_after, taken
 from workflows.step.stages.token_stages import ReferenceLogprobsStage
 
 BETA = 0.5
@@ -152,6 +156,26 @@ def test_a_replay_gives_the_learner_the_same_rows(tmp_path: Path) -> None:
     again = run_of(tmp_path, *KL, count=3)  # replays both
     assert again.steps[0].applied.digest == first.steps[0].applied.digest
     assert again.learner.told.count("reference") == 4, "of the third step alone"
+
+
+def test_a_step_of_several_row_groups_is_read_back_as_one_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (whole,) = run_of(tmp_path / "whole", *KL).steps
+    monkeypatch.setattr("raypoly.run.store.rollout_files._PART_TOKENS", 9)  # a group has 8 tokens
+    run = run_of(tmp_path / "parts", *KL)
+    store = run.opened.durability.store
+    assert pq.ParquetFile(store.fetch(step_key(0))).num_row_groups == 2
+    assert facts(run.steps[0].groups) == facts(whole.groups)
+    (of_bundle,) = decoded(encode_bundle({0: store.read(step_key(0))}))
+    for found in (run.steps[0], of_bundle):
+        for one, other in zip(found.token_advantages, whole.token_advantages, strict=True):
+            assert {k: v.tobytes() for k, v in one.items()} == {k: v.tobytes() for k, v in other.items()}
+
+
+def decoded(bundle: bytes) -> list[CompletedStep]:
+    file = StepsFile.parse(bundle, Span(0, 0), "the bundle")
+    return [decode_step(file.table(step), head) for step, head in file.heads.items()]
 
 
 def test_nothing_of_it_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
