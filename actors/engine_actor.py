@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import queue
+import threading
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +25,11 @@ from raypoly.rollouts.engines.transfer import Parcel, check_version
 
 Sampled = tuple[int, tuple[Rollout, ...]]
 """(slot, the group's rollouts)."""
+Feed = asyncio.Queue[SampleRequest | None]
+"""Requests that follow in a submission that goes on; None: its end."""
+_SIDE = "side"
+"""The concurrency group of what is answered while the engine samples."""
+_IDLE_SECONDS = 1.0  # an engine that waits for requests looks so often
 
 # Tokens of the response that is compared after a weight update, at most: after the fixed prompt
 # (`workflows.step.weight_sync`) it crosses a block of the KV cache. An engine without blocks has `probe_tokens`.
@@ -32,30 +42,70 @@ class GeneratorActor(Watched):
     def __init__(self, model: ModelFiles, config: GeneratorConfig, dtype: str) -> None:
         self._model, self._config, self._dtype = model, config, dtype
         self._version = 0
+        self._loaded, self._lock = threading.Event(), threading.Lock()
+        self._fed: dict[int, queue.SimpleQueue[SampleRequest | None]] = defaultdict(queue.SimpleQueue)
 
     def __repr__(self) -> str:
         return f"Generator({self._config.engine}, {self._model.name})"
 
     def setup(self) -> None:
         """Load the model. An error fails this call, not the actor."""
-        folder = self._model.here()
-        self._tokenizer = ModelTokenizer(folder)
-        self._engine: Any = build(folder, self._config, self._dtype)
+        try:
+            folder = self._model.here()
+            self._tokenizer = ModelTokenizer(folder)
+            self._engine: Any = build(folder, self._config, self._dtype)
+        finally:
+            self._loaded.set()
         self.beat()
 
+    @ray.method(concurrency_group=_SIDE)  # type: ignore[untyped-decorator]
     def tokenizer(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """What a method of the `ModelTokenizer` returns."""
-        return getattr(self._tokenizer, method)(*args, **kwargs)
+        self._loaded.wait()
+        with self._lock:
+            return getattr(self._tokenizer, method)(*args, **kwargs)
 
-    def sample(self, requests: Sequence[SampleRequest]) -> Iterator[Sampled]:
+    @ray.method(concurrency_group=_SIDE)  # type: ignore[untyped-decorator]
+    def feed(self, submission: int, request: SampleRequest | None) -> None:
+        """Add a request to a submission that goes on; None ends it."""
+        self._fed[submission].put(request)
+
+    def takes_more(self) -> bool:
+        """Whether the engine takes requests while it samples."""
+        return bool(getattr(self._engine, "takes_more", False))
+
+    def sample(self, requests: Sequence[SampleRequest], submission: int | None = None) -> Iterator[Sampled]:
+        """Groups as they finish. With a number of the submission, `feed` adds to it until it ends."""
         by_slot = {request.slot: request for request in requests}
-        for slot, samples in self._engine.sample(requests):
+        if submission is None:
+            sampled = self._engine.sample(requests)
+        else:
+            sampled = self._engine.sample(requests, partial(self._more, submission, by_slot))
+        for slot, samples in sampled:
             self.beat()
             if any(np.isnan(sample.logprobs).any() for sample in samples):  # NaN says that a response was given
                 raise FloatingPointError(
                     "the engine gave log-probabilities that are no numbers: look at the weights, or at generator.engine"
                 )
             yield slot, self._rollouts(by_slot[slot], samples)
+        if submission is not None:
+            self._fed.pop(submission, None)
+
+    def _more(self, submission: int, by_slot: dict[int, SampleRequest], wait: bool) -> list[SampleRequest] | None:
+        """`More`. What came is noted in `by_slot`."""
+        found: list[SampleRequest] = []
+        while True:
+            try:
+                request = self._fed[submission].get(wait and not found, _IDLE_SECONDS)
+            except queue.Empty:
+                if found or not wait:
+                    return found
+                continue
+            if request is None:
+                self._fed[submission].put(None)  # for the next call
+                return found or None
+            by_slot[request.slot] = request
+            found.append(request)
 
     def connect(self, info: Mapping[str, Any]) -> None:
         """Connect to the learner's sender; `info` is from its `listen`."""
@@ -90,17 +140,19 @@ class GeneratorActor(Watched):
         return replace(pulse, beats=pulse.beats + getattr(getattr(self, "_engine", None), "decoded", 0))
 
     def _rollouts(self, request: SampleRequest, samples: Sequence[Sample]) -> tuple[Rollout, ...]:
+        with self._lock:
+            texts = [self._tokenizer.decode(sample.tokens) for sample in samples]
         return tuple(
             Rollout(
                 prompt_tokens=request.prompt_tokens,
                 tokens=sample.tokens,
                 logprobs=sample.logprobs,
-                text=self._tokenizer.decode(sample.tokens),
+                text=text,
                 finish_reason=sample.finish_reason,
                 seed=seed,
                 weight_version=self._version,
             )
-            for seed, sample in zip(request.seeds, samples, strict=True)
+            for seed, sample, text in zip(request.seeds, samples, texts, strict=True)
         )
 
 
@@ -122,6 +174,7 @@ class EngineClient(ReplacedActor):
         self._arguments, self._options, self._deliver = arguments, options, deliver
         self.repeated = 0
         """Groups sampled again because an actor was lost."""
+        self._submissions = 0
         self.proved = False
         """Whether the hashes of its weights are the learner's."""
 
@@ -160,6 +213,44 @@ class EngineClient(ReplacedActor):
             except LOST as error:
                 await self._replace(generation, error)
 
+    async def sample_fed(self, requests: Sequence[SampleRequest], feed: Feed) -> AsyncIterator[Sampled]:
+        """The same of requests that others follow, no two of one slot at a time, until the feed ends. What a lost actor
+        had not answered is asked again."""
+        open_ = {request.slot: request for request in requests}
+        ended = asyncio.Event()
+        while True:
+            generation = self.started
+            try:
+                with self._context.in_flight.waiting("generate", self.who, self._actor) as call:
+                    self._submissions += 1
+                    sampling = self._actor.sample.options(num_returns="streaming")
+                    answers = sampling.remote(list(open_.values()), self._submissions)
+                    feeding = asyncio.create_task(self._feed(self._submissions, feed, open_, ended))
+                    try:
+                        async for answer in answers:
+                            slot, rollouts = await result(answer)
+                            call.beat()
+                            del open_[slot]
+                            yield slot, rollouts
+                    finally:
+                        feeding.cancel()
+                        if not ended.is_set():  # whoever asked has gone: the engine waits for nothing more
+                            self._actor.feed.remote(self._submissions, None)
+                return
+            except LOST as error:
+                self.repeated += len(open_)
+                await self._replace(generation, error)
+
+    async def _feed(self, submission: int, feed: Feed, open_: dict[int, SampleRequest], ended: asyncio.Event) -> None:
+        while not ended.is_set():
+            request = await feed.get()
+            if request is None:
+                ended.set()
+            else:
+                open_[request.slot] = request
+                self._actor.feed.remote(submission, request)
+        self._actor.feed.remote(submission, None)
+
     async def ask(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The answer of the actor, or of its replacement."""
         return await self._retried(lambda: self.ask_once(stage, question, *args, **kwargs))
@@ -169,7 +260,8 @@ class EngineClient(ReplacedActor):
         return await self._once(stage, lambda actor: getattr(actor, question.__name__).remote(*args, **kwargs))
 
     def _launch(self) -> Any:
-        actor = ray.remote(**WATCHED)(GeneratorActor).options(name=self._next_name, **self._options)
+        groups = {"concurrency_groups": {**WATCHED["concurrency_groups"], _SIDE: 1}}
+        actor = ray.remote(**groups)(GeneratorActor).options(name=self._next_name, **self._options)
         return actor.remote(*self._arguments)
 
     async def _made_ready(self) -> None:

@@ -8,12 +8,12 @@ again; the others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from actors.calls import LOST, START, CallContext, P, Question, T
-from actors.engine_actor import EngineClient, GeneratorActor, Sampled
-from actors.model_files import ModelFiles, ModelTokenizer
+from actors.engine_actor import EngineClient, Feed, GeneratorActor, Sampled
+from actors.model_files import Continuation, ModelFiles, ModelTokenizer, Observed
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Float32, Int32
@@ -84,11 +84,24 @@ class Generator:
         return await self._of_tokenizer(START, ModelTokenizer.files)
 
     async def encode(self, texts: Sequence[str]) -> list[Int32]:
-        """Tokens of prompts, int32 [P], with a BOS where the tokenizer adds one. Waits for running samples."""
+        """Tokens of prompts, int32 [P], with a BOS where the tokenizer adds one."""
         return await self._of_tokenizer("generate", ModelTokenizer.encode, list(texts))
 
+    async def continuations(self, observations: Sequence[Observed]) -> list[Continuation]:
+        """Observations as the tokens that follow what the policy wrote."""
+        return await self._of_tokenizer("generate", ModelTokenizer.continuations, list(observations))
+
+    async def tool_calls(self, pairs: Sequence[tuple[Int32, Int32]]) -> list[list[Mapping[str, Any]]]:
+        """As `ModelTokenizer.tool_calls`."""
+        return await self._of_tokenizer("generate", ModelTokenizer.tool_calls, list(pairs))
+
+    async def takes_more(self) -> bool:
+        """Whether its engines sample requests that come while others are sampled."""
+        answer: bool = await self._engines[0].ask("generate", GeneratorActor.takes_more)
+        return answer
+
     async def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
-        """The tokens of whole responses, int32 [T], with the end of a sequence. Waits for running samples."""
+        """The tokens of whole responses, int32 [T], with the end of a sequence."""
         return await self._of_tokenizer("generate", ModelTokenizer.encode_responses, list(texts))
 
     async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
@@ -97,15 +110,22 @@ class Generator:
         answers = await asyncio.gather(*asked)
         return {engine.name: found for engine, found in zip(self._engines, answers, strict=True)}
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
-        """Groups as they finish, each once."""
+    async def sample(self, requests: Sequence[SampleRequest], feed: Feed | None = None) -> AsyncIterator[Sampled]:
+        """Groups as they finish, each once. `feed`: requests that follow, each of a slot that was answered, until
+        None."""
         parts = deal_requests(requests, len(self._engines))
         arrived: asyncio.Queue[Sampled | BaseException | None] = asyncio.Queue()
-        tasks = [
-            asyncio.create_task(_enqueue_groups(e, part, arrived)) for e, part in zip(self._engines, parts, strict=True)
+        feeds = [Feed() for _ in parts]
+        sampling = [
+            engine.sample(part) if feed is None else engine.sample_fed(part, own)
+            for engine, part, own in zip(self._engines, parts, feeds, strict=True)
+            if part
         ]
+        tasks = [asyncio.create_task(_enqueue_groups(groups, arrived)) for groups in sampling]
+        running = len(tasks)
+        if feed is not None:
+            tasks.append(asyncio.create_task(_deal_feed(feed, parts, feeds)))
         try:
-            running = len(tasks)
             while running:
                 group_or_end = await arrived.get()
                 if isinstance(group_or_end, BaseException):
@@ -142,13 +162,21 @@ def deal_requests(requests: Sequence[SampleRequest], engines: int) -> list[list[
     return [ordered[first::engines] for first in range(engines)]
 
 
+async def _deal_feed(feed: Feed, parts: Sequence[Sequence[SampleRequest]], feeds: Sequence[Feed]) -> None:
+    """Give what follows to the engine that has its beginning."""
+    engine_of = {request.slot: number for number, part in enumerate(parts) for request in part}
+    while (request := await feed.get()) is not None:
+        feeds[engine_of[request.slot]].put_nowait(request)
+    for each in feeds:
+        each.put_nowait(None)
+
+
 async def _enqueue_groups(
-    engine: EngineClient, part: Sequence[SampleRequest], arrived: asyncio.Queue[Sampled | BaseException | None]
+    groups: AsyncIterator[Sampled], arrived: asyncio.Queue[Sampled | BaseException | None]
 ) -> None:
     try:
-        if part:
-            async for group in engine.sample(part):
-                arrived.put_nowait(group)
+        async for group in groups:
+            arrived.put_nowait(group)
         arrived.put_nowait(None)
     except Exception as error:  # noqa: BLE001 - the reader raises it
         arrived.put_nowait(error)
@@ -174,7 +202,7 @@ class TokenizerOnly(Generator):
     async def _of_tokenizer(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.to_thread(question, self._tokenizer, *args, **kwargs)
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
+    async def sample(self, requests: Sequence[SampleRequest], feed: Feed | None = None) -> AsyncIterator[Sampled]:
         raise UsageError(
             "The scaffold says that it samples nothing, and asks for a response without a text: set its `samples`."
         )

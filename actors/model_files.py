@@ -19,6 +19,7 @@ import ray
 
 from raypoly.core.caches import FolderCache, cache_root
 from raypoly.core.errors import UsageError
+from raypoly.core.text import shortened
 from raypoly.core.values import Int32
 from raypoly.data.templates import encode_prompts, encode_texts
 from raypoly.planning.model_shape import no_hub_model
@@ -88,6 +89,30 @@ def download_model(name: str, where: str = " here", revision: str | None = None,
         raise no_hub_model(name, error, where, key) from error
 
 
+@dataclass(frozen=True)
+class Observed:
+    """An observation that follows what the policy wrote."""
+
+    text: str
+    before: str
+    after: str
+    """Its template (`raypoly.rollouts.environments.observation_template`)."""
+    last: int
+    """The last token before it: where the policy ended its turn, the template's own end is not added."""
+    limit: int
+    """The most tokens, with the template."""
+    prompt: str = ""
+    """A prompt that the template repeats, whose tokens are not counted."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    tokens: Int32
+    text: str
+    """As the policy reads it, without the template."""
+    cut: bool
+
+
 class ModelTokenizer:
     """A model's tokenizer. It takes seconds to load."""
 
@@ -104,6 +129,55 @@ class ModelTokenizer:
     def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
         """Tokens of whole responses, int32 [T], with the token of the end of a sequence."""
         return [np.array([*ids, self._end], np.int32) for ids in encode_texts(self._tokenizer, texts)]
+
+    def continuations(self, observations: Sequence[Observed]) -> list[Continuation]:
+        """Observations as tokens, in their templates. Raises `UsageError` where not even an empty one fits."""
+        return [self._continuation(each) for each in observations]
+
+    def tool_calls(self, pairs: Sequence[tuple[Int32, Int32]]) -> list[list[Mapping[str, Any]]]:
+        """Tool calls of responses, each after its prompt, by the tokenizer's template of responses; none without one,
+        and none where a response does not follow it."""
+        return [self._calls(*pair) for pair in pairs]
+
+    def _calls(self, prompt: Int32, response: Int32) -> list[Mapping[str, Any]]:
+        if getattr(self._tokenizer, "response_template", None) is None:
+            return []
+        try:
+            message = self._tokenizer.parse_response(response.tolist(), prefix=prompt.tolist())
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return []
+        calls = message.get("tool_calls") if isinstance(message, dict) else None
+        found = [call.get("function", call) for call in calls or [] if isinstance(call, dict)]
+        return [call for call in found if isinstance(call, dict)]
+
+    def _continuation(self, it: Observed) -> Continuation:
+        text = self._without_marks(it.text)
+        limit = it.limit + len(encode_texts(self._tokenizer, [it.prompt])[0])
+        kept = len(text)
+        while True:
+            shown = shortened(text, kept) if kept else ""
+            (ids,) = encode_texts(self._tokenizer, [f"{it.before}{shown}{it.after}"])
+            ids = ids[1:] if ids[:1] == [it.last] else ids
+            if len(ids) <= limit:
+                return Continuation(np.array(ids, np.int32), shown, kept < len(text))
+            if not kept:
+                raise UsageError(
+                    f"An observation's template has {len(ids)} tokens, and environment.max_observation_tokens="
+                    f"{it.limit}: raise it."
+                )
+            kept = min(kept - 1, int(kept * limit / len(ids)))
+
+    def _without_marks(self, text: str) -> str:
+        """What a tool printed can't end the message that it stands in, and is UTF-8."""
+        text = text.encode("utf-8", "backslashreplace").decode()
+        for mark in self._marks:
+            text = text.replace(mark, f"{mark[0]} {mark[1:]}")
+        return text
+
+    @cached_property
+    def _marks(self) -> list[str]:
+        added = self._tokenizer.added_tokens_decoder.values()
+        return sorted({*self._tokenizer.all_special_tokens, *(str(it) for it in added if it.special)}, key=len)[::-1]
 
     def decode(self, tokens: Int32) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))

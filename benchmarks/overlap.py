@@ -1,6 +1,7 @@
 """What of scoring and judging a step really waits for, beside the same step with a barrier after each stage.
 
     python -m benchmarks.overlap [--steps 10] [--workers 16] [--at-once 256] [--real-time] [--json]
+    python -m benchmarks.overlap --turns [--steps 10]
 
 The product's own loop, stages, scorer pool, journal and stopwatch run over services that sleep (their times:
 `tests/support/service_times.py`), once with the learner on a device of its own and once where it has to wait until the
@@ -8,6 +9,9 @@ engine is done. By default a virtual clock lets the seconds pass at once and the
 `arrival` is what no run may do, the learner taking groups as they come: what it is quicker is the price of prompt
 order. Exit code 1 where scoring and judging are exposed for more than 5 % of the overlapped steps beyond the last
 group's tail.
+
+`--turns`: a step's conversations over an engine that is never full, and tools of 0 to 10 s: the sampling phase beside
+its longest conversation, each rollout going on by itself, and with a barrier each turn. Exit code 1 above 1.15.
 """
 
 from __future__ import annotations
@@ -20,8 +24,10 @@ from dataclasses import asdict
 
 from tests.support.exposed_seconds import MOST_EXPOSED, SHOWN, ExposedSeconds, measure_exposed
 from tests.support.timed_training import VERSIONS
+from tests.support.timed_turns import measure_turns
 
 PLACEMENTS = {"own device": False, "shared device": True}
+MOST_TURNS = 1.15
 
 
 def table(placement: str, found: Mapping[str, ExposedSeconds]) -> str:
@@ -40,6 +46,19 @@ def table(placement: str, found: Mapping[str, ExposedSeconds]) -> str:
     return "\n".join(lines)
 
 
+def turns(steps: int) -> bool:
+    """Print a line for each way, and say whether none waits for another one's tools."""
+    print("generator.turns   sampling   longest conversation   times: mean   worst")
+    worst = {}
+    for how in ("free", "ordered"):
+        found = [measure_turns(how, seed) for seed in range(steps)]
+        ratios = [one.seconds / one.longest for one in found]
+        seconds, longest = (sum(getattr(one, name) for one in found) / steps for name in ("seconds", "longest"))
+        worst[how] = max(ratios)
+        print(f"{how:15}{seconds:11.1f}{longest:23.1f}{sum(ratios) / steps:14.3f}{worst[how]:8.3f}")
+    return worst["free"] <= MOST_TURNS
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=10, help="each with service times of its own")
@@ -47,7 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--at-once", type=int, default=256, help="responses decoded beside each other, of 256")
     parser.add_argument("--real-time", action="store_true", help="true seconds: some four minutes for each step")
     parser.add_argument("--json", action="store_true", help="one JSON object in place of the tables")
+    parser.add_argument("--turns", action="store_true", help="conversations in place of groups")
     options = parser.parse_args(arguments)
+    if options.turns:
+        sys.exit(0 if turns(options.steps) else 1)
     setting = (options.steps, options.workers, options.at_once, options.real_time)
     found = {
         placement: {version: measure_exposed(version, shared, *setting) for version in VERSIONS}

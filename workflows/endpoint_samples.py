@@ -16,21 +16,26 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from actors.scorer_pool import ScorerPool
-from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig
+from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig, environment_of
 from raypoly.core.endpoint_config import EndpointConfig, check_address
 from raypoly.core.errors import Away, JudgeRefused, PausedTooLong, UsageError
-from raypoly.core.text import duration
-from raypoly.core.values import FinishReason, Group, Rollout, Verdict
+from raypoly.core.seeds import derive
+from raypoly.core.text import duration, shortened
+from raypoly.core.values import ASSISTANT, FinishReason, Group, Problem, Rollout, Turn, Verdict
 from raypoly.data.preparing.candidates import Candidate
+from raypoly.rollouts.environments import Observation
+from raypoly.rollouts.environments.observation_template import ObservationTemplate
 from raypoly.strategies.judge.judge_keys import read_first_key
 from raypoly.strategies.judge.openai.completion_request import Completion, RequestFault
 from raypoly.strategies.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords
 from workflows.prepare.problem_chunks import SeedsOf
+from workflows.step.conversations import answer_turn, ended_by, scored_by, with_last_program
 from workflows.step.stages.built_in import score_group
 from workflows.step.training_group import SkippedGroups
 
@@ -49,6 +54,7 @@ _WORDS = EndpointWords(
 _REFUSED = -1  # weight version of a refused response; its text is the reason
 _SEEDS = 1 << 31  # servers take seeds below this
 _NOTHING = np.zeros(0, np.int32)
+_CHARACTERS = 4  # of an observation for each of its tokens, which only the server could count
 
 
 class WaitingEndpoint:
@@ -153,15 +159,28 @@ class ModelEndpoint:
         except (Away, JudgeRefused) as error:
             raise UsageError(f"{error} See --endpoint and endpoint.api_key_env.") from error
 
-    async def respond(self, prompt: str, seed: int) -> Completion:
+    async def respond(self, prompt: str, seed: int, most_tokens: int | None = None) -> Completion:
         """The response, after any outage. Raises `JudgeRefused` in the server's words without its address."""
         try:
-            answer = await self._server.ask(self._call(prompt, seed, self._config.generator.max_tokens))
+            answer = await self._server.ask(self._call(prompt, seed, most_tokens or self.most_tokens))
         except JudgeRefused as error:
             raise JudgeRefused(str(error).replace(self._name, "the endpoint")) from None
         if answer.finish_reason == "content_filter":
             raise JudgeRefused("the endpoint filtered its answer (finish_reason content_filter).")
         return answer
+
+    @property
+    def most_tokens(self) -> int:
+        """Of a rollout."""
+        return self._config.generator.max_tokens
+
+    def prompt_after(self, prompt: str, answer: str, observation: str, around: tuple[str, str]) -> str:
+        """The prompt of the next turn. `around`: the texts around an observation where prompts are no messages."""
+        if self._plain:
+            return f"{prompt}{answer}{around[0]}{observation}{around[1]}"
+        said = {"assistant": answer, "user": observation}
+        more = [{"role": role, "content": content} for role, content in said.items()]
+        return json.dumps([*json.loads(prompt), *more])
 
     def close(self) -> None:
         self._server.close()
@@ -177,8 +196,16 @@ class ModelEndpoint:
 class EndpointSamples:
     """Responses of one round, a request each."""
 
-    def __init__(self, endpoint: ModelEndpoint, scorers: ScorerPool, skipped: SkippedGroups, seeds: SeedsOf) -> None:
+    def __init__(
+        self,
+        endpoint: ModelEndpoint,
+        scorers: ScorerPool,
+        skipped: SkippedGroups,
+        seeds: SeedsOf,
+        config: ModelEvaluationConfig,
+    ) -> None:
         self._endpoint, self._scorers, self._skipped, self._seeds = endpoint, scorers, skipped, seeds
+        self._settings, self._environment = config.environment, environment_of(config)
 
     async def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         running = [asyncio.create_task(self._group(slot, it)) for slot, it in enumerate(chunk)]
@@ -196,15 +223,47 @@ class EndpointSamples:
         return await score_group(group, candidate.problem, self._scorers, self._skipped, group.step)
 
     async def _group(self, slot: int, it: Candidate) -> tuple[int, tuple[Rollout, ...]]:
-        prompt = it.problem.prompt
-        rollouts = await asyncio.gather(*(self._rollout(prompt, seed) for seed in self._seeds(it.id)))
-        return slot, tuple(rollouts)
+        problem = it.problem
+        ask = self._conversation if self._settings.converses else self._rollout
+        return slot, tuple(await asyncio.gather(*(ask(problem, seed) for seed in self._seeds(it.id))))
 
-    async def _rollout(self, prompt: str, seed: int) -> Rollout:
+    async def _conversation(self, problem: Problem, seed: int) -> Rollout:
+        """A rollout of several turns, which are messages; a prompt of text goes on as text."""
+        template = ObservationTemplate.of_section(self._settings, None)
+        asked, turns, score = problem, tuple[Turn, ...](), scored_by(self._scorers)
+        left = self._endpoint.most_tokens
+        while True:
+            rollout, used = await self._sampled(asked, derive(seed, "turn", len(turns)) if turns else seed, left)
+            left -= used
+            if rollout.weight_version == _REFUSED:
+                return rollout
+            turns = (*turns, Turn(ASSISTANT, 0, rollout.text, rollout.finish_reason))
+            rollout = replace(rollout, seed=seed, turns=turns)
+            if rollout.finish_reason != "stop":
+                return with_last_program(problem, rollout)
+            found, seconds = await answer_turn(self._environment, self._settings, problem, turns, score)
+            if isinstance(found, Observation) and left < 1:
+                found = "length"
+            if not isinstance(found, Observation):
+                return with_last_program(problem, ended_by(rollout, found, seconds))
+            text = shortened(
+                found.text.encode("utf-8", "backslashreplace").decode(),
+                _CHARACTERS * self._settings.max_observation_tokens,
+            )
+            turns = (*turns, Turn("user", 0, text, "stop" if text == found.text else "length", seconds))
+            around = template.around(problem, "user")
+            asked = replace(problem, prompt=self._endpoint.prompt_after(asked.prompt, rollout.text, text, around))
+
+    async def _rollout(self, problem: Problem, seed: int) -> Rollout:
+        return (await self._sampled(problem, seed, self._endpoint.most_tokens))[0]
+
+    async def _sampled(self, problem: Problem, seed: int, most_tokens: int) -> tuple[Rollout, int]:
+        """A response, and its tokens; 0 where the server does not count them."""
         logprobs = np.zeros(0, np.float32)
         try:
-            answer = await self._endpoint.respond(prompt, seed)
+            answer = await self._endpoint.respond(problem.prompt, seed, most_tokens)
         except JudgeRefused as why:
-            return Rollout(_NOTHING, _NOTHING, logprobs, str(why), "stop", seed, _REFUSED)
+            return Rollout(_NOTHING, _NOTHING, logprobs, str(why), "stop", seed, _REFUSED), 0
         reason: FinishReason = "length" if answer.finish_reason == "length" else "stop"
-        return Rollout(_NOTHING, _NOTHING, logprobs, answer.text, reason, seed, 0)
+        used = 0 if answer.usage is None else answer.usage.completion
+        return Rollout(_NOTHING, _NOTHING, logprobs, answer.text, reason, seed, 0), used

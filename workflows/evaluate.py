@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from typing import Any, cast
 
 import pyarrow as pa
@@ -34,9 +34,8 @@ from raypoly.core.config import Config
 from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.tables import ReportTable
-from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Split
+from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Rollout, Split
 from raypoly.data.problem_set import with_tests
-from raypoly.data.public_tests import set_apart
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import of_evaluations
 from raypoly.run.run_identity import resolve_run
@@ -44,8 +43,10 @@ from raypoly.run.store.sealed_files import encode_table, seal
 from raypoly.strategies.judge.judge_usage import usage_to_json
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
+from workflows.step.conversations import Opening
+from workflows.step.rollouts import conversations_of
 from workflows.step.scaffold_rounds import ScaffoldRounds
-from workflows.step.stages.built_in import public_verdicts, signatures
+from workflows.step.stages.built_in import signatures
 from workflows.step.stopwatch import Stopwatch
 from workflows.step.training_group import skip_reason
 
@@ -72,7 +73,7 @@ class Evaluator:
         splits: list[Split] = ["test"] if last or step == 0 else []
         if last or step % every == 0:
             splits.append("validation")
-        return [split for split in splits if with_tests(self.opened.problems.splits[split])]
+        return [split for split in splits if _judgeable(self.opened, split)]
 
     async def evaluate(self, step: int, split: Split) -> None:
         evaluate, progress = self.config.evaluate, self.observers.progress
@@ -84,6 +85,12 @@ class Evaluator:
         progress.note(describe(payload))
 
 
+def _judgeable(opened: OpenRun, split: Split) -> Sequence[Problem]:
+    """Problems of a split that have a verdict."""
+    problems = opened.problems.splits[split]
+    return problems if opened.environment.decides else with_tests(problems)
+
+
 async def measure(
     opened: OpenRun, step: int, split: Split, samples: int, asked: Mapping[str, Scaffold] | None = None
 ) -> tuple[dict[str, Any], pa.Table]:
@@ -91,8 +98,8 @@ async def measure(
     first; default: the config's."""
     config, observers = opened.config, opened.observers
     chosen = asked or of_evaluations(config)
-    shown = max(scaffold.shown_tests for scaffold in chosen.values())
-    problems = with_tests([set_apart(it, shown) if shown else it for it in opened.problems.splits[split]])
+    shown = opened.environment.shown_tests
+    problems = _judgeable(opened, split)
     if not problems:
         raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
     many = f", {len(chosen)} scaffolds" if len(chosen) > 1 else ""
@@ -186,8 +193,12 @@ def _rounds(opened: OpenRun, scaffold: Scaffold, step: int, split: Split, sample
         """An evaluation is committed whole."""
 
     greedy = _is_greedy(config, split)
-    score = partial(public_verdicts, services)
-    return ScaffoldRounds(scaffold, services.generator, config, samples, step, seed, score, keep, greedy)
+
+    async def keep_turn(opening: Opening, place: int, rollout: Rollout) -> None:
+        """As well."""
+
+    talks = conversations_of(config, opened.environment, services, keep_turn)
+    return ScaffoldRounds(scaffold, services.generator, config, samples, step, seed, keep, greedy, talks)
 
 
 def _is_greedy(config: Config, split: str) -> bool:

@@ -22,9 +22,12 @@ from typing import Any
 import pyarrow as pa
 from rich.console import Console
 
+from actors.generator import Generator
+from actors.scorer_pool import ScorerPool
 from raypoly.analysis.evaluation.evaluation_config import (
     ModelEvaluationConfig,
     ask_problems,
+    environment_of,
     is_plain,
     template_name,
     weights_digest,
@@ -41,9 +44,10 @@ from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.gguf_models import with_sha256
 from raypoly.core.progress_display import show_progress, waiting
 from raypoly.core.seeds import derive
-from raypoly.core.values import Group
+from raypoly.core.values import Group, Rollout
 from raypoly.data.preparing.candidates import Candidate
 from raypoly.data.preparing.sources import LoadedSources, load_sources
+from raypoly.rollouts.environments.observation_template import ObservationTemplate
 from raypoly.run.store.sealed_files import encode_table, seal
 from workflows.durability.journal import Journal
 from workflows.endpoint_samples import EndpointSamples, ModelEndpoint
@@ -51,6 +55,7 @@ from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.preparation_actors import Workers
 from workflows.prepare.problem_chunks import Chunks, OutcomeCount, Samples, Work
 from workflows.startup.starting_model import named_model
+from workflows.step.conversations import Conversations, Opening, scored_by
 from workflows.step.training_group import SkippedGroups, skip_reason
 
 RESULTS = "results.json"
@@ -87,7 +92,8 @@ async def _ask(config: ModelEvaluationConfig, console: Console) -> _Asked:
     """Check all that can be wrong before the folder exists. Raises `UsageError`."""
     weights = await _weights(config)
     loaded = await asyncio.to_thread(load_sources, {_PROBLEMS: config.problems})
-    without = [it for it in loaded.candidates if it.problem.tests.kind == "none"]
+    decides = environment_of(config).decides
+    without = [it for it in loaded.candidates if it.problem.tests.kind == "none" and not decides]
     if without:
         raise UsageError(f"Problem {without[0].id} has no tests that could be run, so there is no pass@k to measure.")
     template = await asyncio.to_thread(template_name, config, loaded.candidates)
@@ -126,7 +132,8 @@ class ModelEvaluation:
         stack.callback(self._lease.release)
         self._journal = journal = Journal(self._store)
         stack.push_async_callback(journal.close)
-        run, name = self._config.of_a_run(), asked.folder.location.name
+        self._run = run = self._config.of_a_run()
+        name = asked.folder.location.name
         self._workers = Workers(stack, run, name, self._store, self._lease, journal, ending, self._note)
         self._chunks = Chunks(journal, self._workers.context, self._workers.step_done)
         self._skipped = SkippedGroups(1.0, self._note)
@@ -163,9 +170,22 @@ class ModelEvaluation:
             self._stack.callback(endpoint.close)
             await endpoint.check()
             scorers = await self._workers.scorers()
-            return lambda samples: EndpointSamples(endpoint, scorers, skipped, partial(seeds, samples))
+            return lambda samples: EndpointSamples(endpoint, scorers, skipped, partial(seeds, samples), self._config)
         generator, scorers = await self._workers.generator(), await self._workers.scorers()
-        return lambda samples: Samples(generator, scorers, skipped, partial(seeds, samples), greedy)
+        talks = self._conversations(generator, scorers)
+        return lambda samples: Samples(generator, scorers, skipped, partial(seeds, samples), greedy, talks)
+
+    def _conversations(self, generator: Generator, scorers: ScorerPool) -> Conversations | None:
+        config, environment = self._config, self._config.environment
+        if not environment.converses:
+            return None
+
+        async def keep(opening: Opening, place: int, rollout: Rollout) -> None:
+            """A group is journalled whole."""
+
+        chat = None if is_plain(self._asked.template) else config.prompts.chat_template or config.model.path
+        template = ObservationTemplate.of_section(environment, chat)
+        return Conversations(self._run, environment_of(config), generator, scored_by(scorers), keep, template)
 
     def _seeds(self, samples: range, problem_id: str) -> tuple[int, ...]:
         return tuple(derive(self._config.sampling.seed, "evaluate model", problem_id, i) for i in samples)

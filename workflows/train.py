@@ -29,7 +29,7 @@ from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.dynamic_sampling import Ready, step_groups
 from workflows.step.rollouts import RolloutSubmission
 from workflows.step.stopwatch import Stopwatch
-from workflows.step.training_group import TrainingGroup, draft_infra
+from workflows.step.training_group import TrainingGroup
 
 
 def run(config: Config) -> None:
@@ -85,15 +85,14 @@ class Training:
 
         async def flow(problem: Problem, sampled: asyncio.Future[Group]) -> TrainingGroup:
             group = await sampled
-            if (reason := draft_infra(group.drafts)) is not None:
-                self.services.skipped.count(1, 1, f"{reason} (problem {group.problem_id})")
             for stage in self.stages.stages:
                 group = await self.stages.advance(group, problem, stage, watch)
             return self.estimator.estimate(group, problem)
 
         async with asyncio.TaskGroup() as tasks:
             commit = self.durability.commit
-            submission = RolloutSubmission(self.config, opened.scaffold, self.services, commit, tasks, known, watch)
+            asking = opened.scaffold, opened.environment
+            submission = RolloutSubmission(self.config, *asking, self.services, commit, tasks, known, watch)
             groups = step_groups(self.config.train, self.estimator, submission, problems, flow)
             update = tasks.create_task(self.learn(step, groups, watch))
         with watch.stage("sync"):

@@ -20,7 +20,7 @@ from raypoly.core.config_keys import Key, config_keys, describe_expected
 from raypoly.core.plugins import load_plugin
 from raypoly.core.tables import ReportTable
 from raypoly.data.preparing.prepare_config import PrepareConfig
-from raypoly.rollouts import scaffolds
+from raypoly.rollouts import environments, scaffolds
 
 HEAD = """# Which keys are there, and what do they do?
 
@@ -63,6 +63,7 @@ def configuration_page() -> str:
             *_parameters("objective", objectives.KNOWN),
             *_parameters("loss", losses.KNOWN),
             *_parameters("scaffold", scaffolds.KNOWN),
+            *_parameters("environment", environments.KNOWN),
             *_preparation(),
             *_evaluation(),
         ]

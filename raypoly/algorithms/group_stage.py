@@ -64,8 +64,8 @@ class GroupStage(ABC):
     """The stages that run before it where the run has them, such as those whose findings it reads."""
     axis: ClassVar[Literal["rollout", "token", "draft", "group"]] = "rollout"
     """Whether a finding has a value for each of the group's N rollouts or D drafts, or one for the group. `token`: for
-    each rollout float32 [T], a number for each of its tokens; such columns are `TOKENS` (the default's too), and
-    `findings` have them as `TokenArrays`, a sequence of N arrays."""
+    each rollout float32 [T], a number for each of the policy's own tokens; such columns are `TOKENS` (the default's
+    too), and `findings` have them as `TokenArrays`, a sequence of N arrays."""
     device: ClassVar[Literal["free", "learner"]] = "free"
     """`free`: groups run at the same time. `learner`: it needs the learner's device, under the sampler's weights.
     Then engines that share the device sleep, one group runs at a time, and before the step's first update."""

@@ -195,7 +195,11 @@ def _read_evaluated(part: StoredPart, table: pa.Table, payload: Mapping[str, Any
     for slot, (start, end) in enumerate(zip(starts, [*starts[1:], len(rows)], strict=True)):
         group: Sequence[Mapping[str, Any]] = rows[start:end]
         rollouts = tuple(
-            Rollout(none, none, no_logprobs, row["text"], row["finish_reason"], row["seed"], part.step) for row in group
+            Rollout(
+                *(none, none, no_logprobs, row["text"], row["finish_reason"], row["seed"], part.step),
+                outcome=row.get("outcome"),
+            )
+            for row in group
         )
         labels = tuple(row["label"] for row in group)
         then = GroupOutcomes(tuple(row["status"] for row in group), tuple(row["strategy"] for row in group))

@@ -136,6 +136,10 @@ def rescored_row(
     }
     if problem is None:
         return row | {"reason": _GONE}
+    # what an environment said stays: it can't be asked again
+    said = [rollout.outcome for rollout in group.rollouts]
+    pairs = zip(verdicts, said, strict=True)
+    verdicts = [now if own is None else Verdict.of_outcome(own) for now, own in pairs]
     failure = next((verdict.detail for verdict in verdicts if verdict.status == "infra"), None)
     rewards = None
     parts = None

@@ -10,7 +10,7 @@ import re
 from datetime import date
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from raypoly.core.hardware import multiplies_in_bfloat16
 
@@ -270,7 +270,11 @@ class GeneratorConfig(Section):
         "On a CPU `objects` and `gloo` replace these two, to rehearse them.",
     )
     temperature: float = Field(1.0, gt=0, description="Sampling temperature.")
-    max_tokens: int = Field(56, ge=1, description="Longest response, in tokens (T_max of equation 4).")
+    max_tokens: int = Field(
+        56,
+        ge=1,
+        description="Longest response, in tokens (T_max of equation 4); of a conversation all that the policy writes.",
+    )
     max_prompt_tokens: int = Field(136, ge=1, description="Longest prompt, in tokens; see problems.over_long.")
     threads: int = Field(1, ge=1, description="Compute threads of a CPU engine.")
     memory_gib: float = resumable(1.0, gt=0, description="KV cache of a CPU engine, in GiB, at most.")
@@ -281,6 +285,17 @@ class GeneratorConfig(Section):
         description="For `vllm`: further arguments of its EngineArgs by name, such as {kv_cache_dtype: fp8}. raypoly "
         "passes them on unread (docs/gpu.md), and refuses those that it sets itself.",
     )
+    turns: Literal["free", "ordered"] = Field(
+        "free",
+        description="With an environment: a rollout goes on as soon as its own observation is there (`free`), or turn "
+        "by turn with all others of the step (`ordered`: slower, and the same bits each time on a CPU).",
+    )
+    _observations: int = PrivateAttr(0)
+
+    @property
+    def longest_row(self) -> int:
+        """Tokens of the longest prompt and response, with the observations of a conversation."""
+        return self.max_prompt_tokens + self.max_tokens + self._observations
 
 
 class ScorerConfig(Section):
@@ -484,9 +499,50 @@ class ScaffoldSection(PluginSection):
 
     name: str | None = Field(
         None,
-        description="`direct`, `plan_search`, `repair`, another of docs/scaffolds.md, or package.module:Class. "
+        description="`direct`, `plan_search`, another of docs/scaffolds.md, or package.module:Class. "
         "Default: the objective's, or else `direct`.",
     )
+
+
+class EnvironmentSection(PluginSection):
+    """What answers a rollout's turns (docs/environments.md). It owns the parameters beside these."""
+
+    name: str = Field("single_turn", description="`single_turn`, `repair`, `python`, or package.module:Class.")
+    max_turns: int = Field(4, ge=1, le=64, description="Most turns of the policy in a rollout.")
+    max_observation_tokens: int = Field(
+        256,
+        ge=32,
+        description="Tokens of an observation with its template, but for a prompt that this repeats; a longer one is "
+        "cut in the middle.",
+    )
+    max_tool_seconds: float = Field(
+        60.0, gt=0, description="CPU seconds of tools in a rollout, after which it ends with its last turn."
+    )
+    observation_template: str | None = Field(
+        None,
+        description="How an observation is put to a model without a chat template: a text with {observation}, and "
+        "{prompt} for the problem's own. Default: a paragraph, and the prompt again where code is completed.",
+    )
+
+    @property
+    def converses(self) -> bool:
+        """Whether rollouts have more than one turn."""
+        return self.name != "single_turn"
+
+    def most_observations(self, prompt: int) -> int:
+        """Tokens of a rollout's observations, at most, each with a prompt of so many."""
+        return (self.max_turns - 1) * (self.max_observation_tokens + prompt) if self.converses else 0
+
+
+class CreditSection(Section):
+    """Which turns of a conversation get the advantage of its rollout."""
+
+    turns: Literal["all", "last", "discounted"] = Field(
+        "all",
+        description="Every turn of the policy (`all`), the last one (`last`), or turn k of K by "
+        "advantage x discount^(K - k) (`discounted`). An objective's own credit for tokens stays as it is.",
+    )
+    discount: float = Field(0.9, gt=0, le=1, description="For `discounted`.")
 
 
 class StopSection(Section):
@@ -664,6 +720,11 @@ class RewardConfig(Section):
         default_factory=dict,
         description="What is paid beside the outcome, by a name of yours (docs/rewards.md).",
     )
+    when_cut: Literal["score", "drop"] = Field(
+        "score",
+        description="A response that a limit ended is worth what its last program is (`score`), or unknown and left "
+        "out (`drop`).",
+    )
     workers: int = resumable(2, ge=1, description="Processes that run functions and terms of yours beside the step.")
     timeout: float = resumable(
         120.0,
@@ -735,8 +796,19 @@ class Config(Section):
     objective: ObjectiveSection = Field(default_factory=ObjectiveSection)
     loss: LossSection = Field(default_factory=LossSection)
     scaffold: ScaffoldSection = Field(default_factory=ScaffoldSection)
+    environment: EnvironmentSection = Field(default_factory=EnvironmentSection)
+    credit: CreditSection = Field(default_factory=CreditSection)
     stages: StagesConfig = Field(default_factory=StagesConfig)
     distill: DistillConfig = Field(default_factory=DistillConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
     ray: RayConfig = Field(default_factory=RayConfig)
+
+    @model_validator(mode="after")
+    def _engines_have_room_for_observations(self) -> Config:
+        settings = self.environment
+        own = settings.observation_template
+        repeated = self.problems.chat_template in (None, "plain") if own is None else "{prompt}" in own
+        prompt = self.generator.max_prompt_tokens if repeated else 0
+        self.generator._observations = settings.most_observations(prompt)
+        return self

@@ -241,16 +241,17 @@ def _takes_text(field: FieldInfo) -> bool:
 
 
 def _drop_old_parameters(sections: dict[str, Any], given: Mapping[str, Any], note: Callable[[str], None]) -> None:
-    for section in ("objective", "loss", "scaffold"):
+    for section in ("objective", "loss", "scaffold", "environment"):
         old = sections.get(section)
         if not isinstance(old, dict):
             continue
         default = Config.model_fields[section].get_default(call_default_factory=True).name
         name, old_name = given.get(f"{section}.name"), old.get("name", default)
-        dropped = {key: value for key, value in old.items() if key != "name"}
+        kept = Config.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
+        dropped = {key: value for key, value in old.items() if key not in kept}
         if name is None or name == old_name or not dropped:
             continue
-        sections[section] = {}
+        sections[section] = {key: value for key, value in old.items() if key in kept and key != "name"}
         listed = ", ".join(f"{key}={value}" for key, value in dropped.items())
         note(f"{section}.name={name}: the parameters of {old_name} were dropped ({listed}).")
 

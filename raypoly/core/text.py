@@ -26,6 +26,16 @@ def visible(text: str) -> str:
     )
 
 
+def shortened(text: str, most: int) -> str:
+    """A text of more characters than `most` without its middle, which a line stands for."""
+    if len(text) <= most:
+        return text
+    left_out = len(text) - most
+    return (
+        f"{text[: most - most // 2]}\n[... {left_out:,} characters are left out ...]\n{text[len(text) - most // 2 :]}"
+    )
+
+
 def duration(seconds: float) -> str:
     """`1.2 s`, `12 s`, `4.5 min`, `7.1 h`."""
     if seconds < 100:

@@ -9,11 +9,12 @@ verdict of `infra` has no reward, an unlabelled rollout no strategy id.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +29,10 @@ Bool = NDArray[np.bool_]
 
 Status = Literal["passed", "wrong", "error", "timeout", "memory", "no_code", "infra"]
 STATUSES: tuple[str, ...] = get_args(Status)
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "turns", "tool_seconds", "unknown"]
+"""The last three end a conversation: its most turns, its tools' seconds, an answer that can't be had."""
 Split = Literal["train", "validation", "test"]
-TestKind = Literal["calls", "check", "stdin", "operations", "answer", "none"]
+TestKind = Literal["calls", "check", "stdin", "operations", "answer", "none", "run"]
 Comparison = Literal[OutputComparison, "json"]
 _UNSTATED = cast(Comparison, "")
 
@@ -47,6 +49,7 @@ class TestSuite:
     [null, null, 1]}`: the first operation makes an object, the others are its methods.
     `answer`: the right value, a Python literal or a text. Nothing is run; literals are compared by value.
     `none`: empty. Nothing is run and each verdict is `no_code`: the reward function alone values the response.
+    `run`: the standard input of one run that nobody judges: a verdict's `failure.got` is what it printed.
     """
 
     __test__ = False  # not a pytest class
@@ -121,9 +124,29 @@ class Problem:
         return replace(self, tests=self.tests.compared_by(comparison), public_tests=public)
 
 
+ASSISTANT = "assistant"
+"""The role of the policy's own turns."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a conversation: the policy's, or the observation that answers it."""
+
+    role: str
+    """`assistant`, or an observation's: `user`, `tool`."""
+    start: int
+    """Offset in the rollout's tokens. It ends where the next one starts."""
+    text: str
+    """Without special tokens; an observation without its template."""
+    finish_reason: str = "stop"
+    """Of an observation `length` where it was cut."""
+    seconds: float = 0.0
+    """CPU seconds of the tools that made an observation; of a last turn, of those that looked at it."""
+
+
 @dataclass(frozen=True)
 class Rollout:
-    """One sampled response.
+    """One sampled response, or a conversation: what the policy sampled and the observations between.
 
     `logprobs[t]` is the log-probability of `tokens[t]` under the sampling policy, after temperature.
     """
@@ -132,12 +155,32 @@ class Rollout:
     tokens: Int32
     """int32 [T], with the end-of-sequence token if one was sampled."""
     logprobs: Float32
-    """float32 [T]."""
+    """float32 [T]; NaN at observations."""
     text: str
-    """The response without special tokens."""
+    """The response without special tokens; of a conversation the policy's last turn."""
     finish_reason: FinishReason
     seed: int
     weight_version: int
+    mask: Bool | None = None
+    """bool [T]: the policy's own tokens; None: all are. Everything that counts or trains tokens means these."""
+    turns: tuple[Turn, ...] = ()
+    """Of a conversation, in order."""
+    outcome: float | None = None
+    """What its environment says it is worth, NaN for unknown; None where the verdict says."""
+
+    @property
+    def length(self) -> int:
+        """The policy's own tokens."""
+        return len(self.tokens) if self.mask is None else int(np.count_nonzero(self.mask))
+
+    @property
+    def given(self) -> bool:
+        """Whether nobody sampled it."""
+        return bool(len(self.logprobs)) and bool(np.isnan(self.logprobs).all())
+
+    def own(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Of values [..., T] those at the policy's own tokens."""
+        return values if self.mask is None else values[..., self.mask]
 
 
 @dataclass(frozen=True)
@@ -197,6 +240,13 @@ class Verdict:
     def passed(self) -> bool:
         return self.status == "passed"
 
+    @classmethod
+    def of_outcome(cls, outcome: float) -> Self:
+        """What an environment says, without any test; NaN is unknown."""
+        if math.isnan(outcome):
+            return cls("infra", 0, 0, 0.0, "the environment's answer can't be had")
+        return cls("passed" if outcome >= 1 else "wrong", 0, 0, 0.0, f"the environment says {outcome:g}")
+
 
 WITHOUT_TESTS = Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")
 """Of responses to problems of kind `none`."""
@@ -253,15 +303,13 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Draft:
-    """A rollout that is no attempt: a plan, an observation, a first try (`raypoly.rollouts.scaffolds`)."""
+    """A rollout that is no attempt: a plan, a sketch (`raypoly.rollouts.scaffolds`)."""
 
     rollout: Rollout
     role: str
-    """What it is, in its scaffold's words: `plan`, `try` ..."""
+    """What it is, in its scaffold's words: `plan`, `sketch` ..."""
     parent: int | None = None
     """The index of the draft that it was made from; None for none."""
-    verdict: Verdict | None = None
-    """On the public tests, where its scaffold asked for it."""
 
 
 ATTEMPT = "solve"
@@ -292,12 +340,6 @@ class Group:
     def size(self) -> int:
         """N."""
         return len(self.rollouts)
-
-    @property
-    def taken(self) -> frozenset[int]:
-        """Drafts that are attempts themselves: same rollout, one row of training."""
-        seeds = {rollout.seed for rollout in self.rollouts}
-        return frozenset(d for d in set(self.draft_of.tolist()) if d >= 0 and self.drafts[d].rollout.seed in seeds)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...] | None:

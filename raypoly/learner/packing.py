@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -80,7 +82,7 @@ class Segments:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """B rows, a prompt that neighbours share once: S tokens, T of them in responses."""
+    """B rows, a prompt that neighbours share once: S tokens, T of them trained: in responses, and no observation."""
 
     input_ids: Tensor
     """int64 [1, S]."""
@@ -88,17 +90,17 @@ class MicroBatch:
     """int64 [1, S]: each token's position in its own row."""
     segments: Segments
     predicts: Tensor
-    """int64 [T]: positions in S whose output predicts a response token."""
+    """int64 [T]: positions in S whose output predicts a trained token."""
     targets: Tensor
     """int64 [T]."""
     sampler_logprobs: Tensor
     """float32 [T]."""
     row_of: Tensor
-    """int64 [T]: the row of each response token."""
+    """int64 [T]: the row of each trained token."""
     advantages: Tensor
-    """float32 [T]: at each response token its own advantage, or its row's."""
+    """float32 [T]: at each trained token its own advantage, or its row's."""
     lengths: tuple[int, ...]
-    """Response tokens of each row."""
+    """Trained tokens of each row."""
 
 
 def pack(rows: Sequence[TrainingRow]) -> MicroBatch:
@@ -116,25 +118,30 @@ def pack(rows: Sequence[TrainingRow]) -> MicroBatch:
             prompts.append(None)
             positions.append(np.arange(len(row.prompt_tokens)))
         # A response's tokens but the last predict its next ones.
-        predicts.append(np.concatenate([[last], np.arange(used, used + len(row.tokens))])[: len(row.tokens)])
+        predicts.append(_trained(row, np.concatenate([[last], np.arange(used, used + len(row.tokens))])[:-1]))
         used += len(row.tokens)
         tokens.append(row.tokens)
         prompts.append(prompt)
         positions.append(len(row.prompt_tokens) + np.arange(len(row.tokens)))
-    lengths = tuple(len(row.tokens) for row in rows)
+    lengths = tuple(row.trained for row in rows)
     return MicroBatch(
         input_ids=torch.from_numpy(np.concatenate(tokens).astype(np.int64))[None],
         positions=torch.from_numpy(np.concatenate(positions))[None],
         segments=Segments.of([len(part) for part in tokens], prompts),
         predicts=torch.from_numpy(np.concatenate(predicts)),
-        targets=torch.from_numpy(np.concatenate([row.tokens for row in rows]).astype(np.int64)),
-        sampler_logprobs=torch.from_numpy(np.concatenate([row.sampler_logprobs for row in rows])),
+        targets=torch.from_numpy(np.concatenate([_trained(row, row.tokens) for row in rows]).astype(np.int64)),
+        sampler_logprobs=torch.from_numpy(np.concatenate([_trained(row, row.sampler_logprobs) for row in rows])),
         row_of=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)),
         advantages=torch.from_numpy(
-            np.concatenate([np.broadcast_to(np.float32(row.advantage), len(row.tokens)) for row in rows])
+            np.concatenate([np.broadcast_to(np.float32(row.advantage), row.trained) for row in rows])
         ),
         lengths=lengths,
     )
+
+
+def _trained(row: TrainingRow, values: NDArray[Any]) -> NDArray[Any]:
+    """Of values [T] those at the tokens that are trained."""
+    return values if row.mask is None else values[row.mask]
 
 
 def _share_prompt(row: TrainingRow, other: TrainingRow) -> bool:

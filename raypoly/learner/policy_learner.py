@@ -163,7 +163,7 @@ class PolicyLearner:
                 f"{type(self._loss).__name__} weighs tokens by the ratio to their sampler: set "
                 "loss.name=policy_gradient loss.importance_cap=null, without loss.mask_low and loss.mask_high."
             )
-        step.all_tokens += sum(len(row.tokens) for row in rows)
+        step.all_tokens += sum(row.trained for row in rows)
         step.sampled_by.update(row.weight_version for row in rows)
         wanted = [row for row in rows if row.has_advantage or self._loss.zero_advantage_matters]
         for mine in step.partition.add([row for row in wanted if len(row.tokens)]):

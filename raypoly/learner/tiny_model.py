@@ -24,7 +24,7 @@ from raypoly.learner.learning_rate import learning_rate
 from raypoly.learner.supervised_examples import EOS, IGNORED, PAD
 
 VOCABULARY = 480
-CONTEXT = 256
+CONTEXT = 1024
 """Positions: prompt and response together."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raypoly.core.values import Float32, Float64, Group, Int32, Rollout
+from raypoly.core.values import Bool, Float32, Float64, Group, Int32, Rollout
 
 _NONE: Mapping[int, Float32] = {}
 
@@ -21,9 +21,11 @@ class TrainingRow:
     sampler_logprobs: Float32
     """float32 [T], after temperature; NaN throughout if the response was given."""
     advantage: float | Float32
-    """A number for all T tokens, or float32 [T]."""
+    """A number for all trained tokens, or float32, one each."""
     weight_version: int
     """The weights that sampled it. Staleness is the learner's version minus this one: 0 on-policy."""
+    mask: Bool | None = None
+    """bool [T]: the tokens that are trained; None: all. The others are read, as a prompt is."""
 
     @property
     def given(self) -> bool:
@@ -34,6 +36,11 @@ class TrainingRow:
     def has_advantage(self) -> bool:
         """Whether any of its tokens has an advantage that is not zero."""
         return bool(np.any(self.advantage))
+
+    @property
+    def trained(self) -> int:
+        """Tokens that are trained."""
+        return len(self.tokens) if self.mask is None else int(np.count_nonzero(self.mask))
 
     @property
     def length(self) -> int:
@@ -48,16 +55,13 @@ def group_rows(
     attempts: bool = True,
     tokens: Mapping[int, Float32] = _NONE,
 ) -> list[TrainingRow]:
-    """Rows of a group's drafts, if they have advantages (float64 [D]), and of its attempts. A draft that is an attempt
-    has the attempt's row alone; what has an advantage of NaN has none. `tokens`: float32 [T] by place, in place of the
-    attempt's number."""
+    """Rows of a group's drafts, if they have advantages (float64 [D]), and of its attempts; none for an advantage of
+    NaN. `tokens`: float32 [T] by place, in place of the attempt's number."""
     trained = group.rollouts if attempts else ()
     credit = [tokens.get(place, advantages[place]) for place in range(len(trained))]
     if of_drafts is None:
         return rows_of(trained, credit)
-    kept = [d for d in range(len(group.drafts)) if not attempts or d not in group.taken]
-    rollouts = [*(group.drafts[d].rollout for d in kept), *trained]
-    return rows_of(rollouts, [*of_drafts[kept], *credit])
+    return rows_of([*(draft.rollout for draft in group.drafts), *trained], [*of_drafts, *credit])
 
 
 def rows_of(rollouts: Sequence[Rollout], advantages: Sequence[float | Float32] | Float64) -> list[TrainingRow]:
@@ -69,6 +73,7 @@ def rows_of(rollouts: Sequence[Rollout], advantages: Sequence[float | Float32] |
             rollout.logprobs,
             advantage if np.ndim(advantage) else float(advantage),
             rollout.weight_version,
+            rollout.mask,
         )
         for rollout, advantage in zip(rollouts, advantages, strict=True)
     ]

@@ -162,7 +162,7 @@ def _changes(config: Config) -> Iterator[ConfigChange]:
         yield _change(config, "train", "logits_mib", _LOGITS_MIB)
     for kind in {"off": ("products", "layers"), "products": ("layers",)}.get(train.activation_checkpointing, ()):
         yield _change(config, "train", "activation_checkpointing", kind)
-    longest = config.generator.max_prompt_tokens + config.generator.max_tokens
+    longest = config.generator.longest_row
     if train.token_budget > longest:
         yield _change(config, "train", "token_budget", max(longest, train.token_budget // 2))
         if train.token_budget // 2 > longest:
@@ -224,11 +224,13 @@ class EngineRoom:
 def engine_room(config: Config, shape: ModelShape, device: Device) -> EngineRoom | None:
     """None where the engine is not one of raypoly's own."""
     generator = config.generator
-    longest = generator.max_prompt_tokens + generator.max_tokens
+    longest = generator.longest_row
     rollouts = config.train.prompts_per_step * config.train.rollouts
     wanted = min(generator.max_sequences, -(-rollouts // generator.engines))
     if generator.engine == "transformers":
-        return EngineRoom(wanted * longest, longest, wanted)
+        # a batch is as wide as its longest prompt and its longest response
+        width = longest + (generator.max_tokens if config.environment.converses else 0)
+        return EngineRoom(wanted * width, longest, wanted)
     if generator.engine != "vllm":
         return None
     cache = _vllm_cache(config, shape, device)
@@ -299,7 +301,7 @@ def _vllm_work(config: Config, shape: ModelShape) -> int:
     # The largest batch: the MLP's three arrays and the stream twice. For all sequences: logits, their copy after
     # temperature, and the counts for penalties that vLLM always keeps (`PenaltiesState.output_bin_counts`).
     generator = config.generator
-    tokens = max(_VLLM_BATCH, generator.max_prompt_tokens + generator.max_tokens)
+    tokens = max(_VLLM_BATCH, generator.longest_row)
     w = width(config.model.dtype == "bfloat16")
     batch = tokens * w * (3 * shape.intermediate + 2 * shape.hidden)
     return batch + 3 * 4 * generator.max_sequences * shape.vocabulary + _GRAPHS

@@ -76,6 +76,12 @@ def _step_lines(config: Config) -> Iterator[str]:
         f"training: {train.steps} steps x {train.prompts_per_step} problems x {train.rollouts} rollouts "
         f"= {train.steps * rollouts:,} rollouts, {what}, by {config.objective.name}"
     )
+    if config.environment.converses:
+        turns = config.environment
+        yield (
+            f"turns: up to {turns.max_turns} by {turns.name}, {turns.max_observation_tokens} tokens an observation: a "
+            f"row has at most {config.generator.longest_row:,} tokens"
+        )
     if train.refill:
         yield f"refill: up to {train.refill} problems more a step, which no number here counts"
     yield f"checkpoints: every {train.checkpoint_every} steps"
@@ -87,7 +93,8 @@ def describe_layout(config: Config, layout: RowLayout | None) -> str:
         return "rows: packed or padded, unknown before the model loads"
     if layout == "packed":
         return "rows: packed, prompts shared"
-    prompt, response = config.generator.max_prompt_tokens, config.generator.max_tokens
+    prompt = config.generator.max_prompt_tokens
+    response = config.generator.longest_row - prompt
     rollouts = config.train.rollouts
     prompts = distinct_prompts(scaffolds.of_run(config), rollouts)
     times = rollouts * (prompt + response) / (prompts * prompt + rollouts * response)

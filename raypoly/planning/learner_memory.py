@@ -213,7 +213,7 @@ def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[
 def _micro_batch(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
     train, bf16 = config.train, config.model.dtype == "bfloat16"
     kind, generator = train.activation_checkpointing, config.generator
-    longest = generator.max_prompt_tokens + generator.max_tokens
+    longest = generator.longest_row
     each = Activations(shape, bf16, kind, longest if layout.kind == "cpu" else None, is_compiled(config, layout))
     budget = ("train.token_budget",)
     keys = budget if kind == "layers" else (*budget, "train.activation_checkpointing")

@@ -122,6 +122,8 @@ def _qwen2(
 
 
 TINY = ModelShape(480, 96, 256, 3, 4, 2, 32, tied=False, head_norm=True)
+TINY_CONTEXT = 1024
+"""Of the tiny model."""
 """The tiny model of `warm_start` (`raypoly.learner.tiny_model`)."""
 PUBLISHED: Mapping[str, ModelShape] = {
     "Qwen/Qwen3-0.6B": _qwen3(1024, 3072, 28, 16, tied=True),
@@ -156,6 +158,15 @@ def shape_of(path: str | None) -> ModelShape | None:
     for word in _VARIANTS:
         name = name.replace(word, "")
     return PUBLISHED.get(name)
+
+
+def context_of(path: str | None) -> int | None:
+    """Most tokens that `model.path` reads; None where no config here says."""
+    if path is None:
+        return TINY_CONTEXT
+    values = config_of(path) or {}
+    found = (values.get("text_config") or values).get("max_position_embeddings")
+    return found if isinstance(found, int) else None
 
 
 def config_of(path: str) -> dict[str, Any] | None:

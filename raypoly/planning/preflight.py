@@ -27,9 +27,10 @@ from raypoly.data.problem_set import ProblemSet
 from raypoly.data.templates import load_tokenizer
 from raypoly.data.verl_rows import NO_TEMPLATE
 from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, choose_device, this_machine
-from raypoly.planning.model_shape import config_of, is_mixture, no_hub_model, require_whole, teacher_folder
+from raypoly.planning.model_shape import config_of, context_of, is_mixture, no_hub_model, require_whole, teacher_folder
 from raypoly.planning.placement import needs_gpu, resolve_placement
-from raypoly.rollouts import engines, scaffolds
+from raypoly.rollouts import engines, environments, scaffolds
+from raypoly.rollouts.environments.observation_template import ObservationTemplate
 from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, is_sampled, of_evaluations
 from raypoly.rollouts.teacher_model import check_tokenizers
 from raypoly.run.sinks import check_packages
@@ -110,6 +111,24 @@ def _scaffold(config: Config) -> Iterator[str]:
                 )
 
 
+def _environment(config: Config) -> Iterator[str]:
+    settings = config.environment
+    environments.of_run(config)
+    ObservationTemplate.of_section(settings, config.problems.chat_template)
+    if settings.converses and not scaffolds.of_run(config).samples:
+        yield (
+            f"environment.name={settings.name} answers turns, and scaffold.name={scaffolds.name_of_run(config)} "
+            "samples none: choose another scaffold."
+        )
+    if not settings.converses and config.credit.turns != "all":
+        yield f"credit.turns={config.credit.turns} is for rollouts of several turns: set environment.name."
+    if config.credit.turns != "all" and losses.of_run(config).fits_advantages:
+        yield (
+            f"credit.turns={config.credit.turns} gives each turn an advantage of its own, and loss.name="
+            f"{config.loss.name} fits one a response: choose another loss."
+        )
+
+
 def _loss(config: Config) -> Iterator[str]:
     objective, loss = objectives.of_run(config), losses.of_run(config)
     if loss.needs_sampler and not scaffolds.of_run(config).samples:
@@ -159,7 +178,7 @@ def _token_credit(config: Config) -> Iterator[str]:
         )
     if loss.fits_advantages:
         yield f"{what} gives each token an advantage of its own, and loss.name={config.loss.name} fits one a response."
-    if objective.trains_drafts or scaffold.trains_drafts:
+    if objective.trains_drafts:
         yield f"{what} has no credit for drafts, which this run trains: choose another objective or scaffold."
 
 
@@ -339,12 +358,27 @@ def require_model(path: str | None, run: Path | None) -> None:
 
 
 def _lengths(config: Config) -> Iterator[str]:
-    longest = config.generator.max_prompt_tokens + config.generator.max_tokens
+    longest = config.generator.longest_row
     if config.train.token_budget < longest:
         yield (
             f"train.token_budget={config.train.token_budget} is less than one longest sequence "
-            f"(generator.max_prompt_tokens + generator.max_tokens = {longest}): raise it, or lower one of the two."
+            f"({_longest_is(config)} = {longest}): raise it, or lower one of these."
         )
+
+
+def _context(config: Config) -> Iterator[str]:
+    context = context_of(config.model.path)
+    if context is not None and config.generator.longest_row > context:
+        yield (
+            f"The model reads {context} tokens, and a row may have {config.generator.longest_row} "
+            f"({_longest_is(config)}): lower one of these."
+        )
+
+
+def _longest_is(config: Config) -> str:
+    more = config.generator.longest_row - config.generator.max_prompt_tokens - config.generator.max_tokens
+    observed = f" + {more} of observations (environment.max_turns, environment.max_observation_tokens)" if more else ""
+    return f"generator.max_prompt_tokens + generator.max_tokens{observed}"
 
 
 def _evaluation(config: Config) -> Iterator[str]:
@@ -360,6 +394,7 @@ _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
     _names,
     lambda config: objectives.of_run(config).check(config.train.rollouts),
     _scaffold,
+    _environment,
     _loss,
     _token_credit,
     _updates,
@@ -373,6 +408,7 @@ _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
     _reward,
     _model,
     _lengths,
+    _context,
     _evaluation,
     check_packages,
     lambda config: find_interpreter(config.scorer.python) and None,
@@ -434,7 +470,8 @@ def _rollout_bytes(config: Config) -> float:
     crossed = "cross_logprobs" in objectives.of_run(config).needs
     others = (losses.of_run(config).config.kl_in_reward > 0) + (config.distill.teacher is not None)
     behind = 4.0 * distinct_prompts(scaffolds.of_run(config), config.train.rollouts) if crossed else 0.0
-    return rollouts * ((12.0 + behind + 4 * (others + bool(others))) * config.generator.max_tokens + 1024)
+    tokens = config.generator.longest_row - config.generator.max_prompt_tokens
+    return rollouts * ((12.0 + behind + 4 * (others + bool(others))) * tokens + 1024)
 
 
 def _remarks(config: Config) -> list[str]:
@@ -450,7 +487,8 @@ def require_tests(problem_set: ProblemSet, config: Config) -> None:
     """Raise `UsageError` if problems to train on have no tests, or an answer in place of them, and the reward or the
     objective needs what only programs have."""
     train = problem_set.splits["train"]
-    if untested := [problem.id for problem in train if problem.tests.kind == "none"]:
+    decides = environments.of_run(config).decides
+    if not decides and (untested := [problem.id for problem in train if problem.tests.kind == "none"]):
         what = f"{len(untested)} of {len(train)} training problems have no tests to run ({untested[0]})"
         if config.reward.name in REWARDS and objectives.of_run(config).reads_rewards:
             raise UsageError(

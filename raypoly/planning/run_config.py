@@ -108,7 +108,8 @@ class ProblemReader:
         from raypoly.rollouts.scaffolds import name_of_run
 
         # what `_read` goes by: the objective may bring the scaffold
-        given = [config.problems.model_dump_json(), config.scaffold.model_dump_json(), *config.evaluate.scaffolds]
+        asking = (config.problems, config.scaffold, config.environment)
+        given = [*(section.model_dump_json() for section in asking), *config.evaluate.scaffolds]
         key = json.dumps([*given, name_of_run(config)])
         if self._last is None or self._last[0] != key:
             self._last = (key, _read(config))

@@ -29,13 +29,12 @@ from tests.support.scored_run import (
     Label,
     as_scored,
     rollout,
-    verdicts,
     without_labels,
     write_scored_run,
 )
 
 PLAN = "A: Walk the zigzag."
-TOKENS = {"plan": 28, "solve": 33, "try": 9}
+TOKENS = {"plan": 28, "solve": 36, "try": 9}
 """What the run decoded, by role."""
 
 
@@ -81,11 +80,10 @@ def _planned(group: Group) -> Group:
 
 
 def _tried(group: Group) -> Group:
-    wrong, right = verdicts((WRONG, LOOP))
     drafts = (
-        Draft(rollout(WRONG, 100), "try", None, wrong),
-        Draft(group.rollouts[1], "try", None, right),
-        Draft(rollout("def f(ns): pass  # again\n", 102), "try", 0, wrong),
+        Draft(rollout(WRONG, 100), "try"),
+        Draft(rollout(LOOP, 101), "try"),
+        Draft(rollout("def f(ns): pass  # again\n", 102), "try", 0),
     )
     return replace(group, drafts=drafts, draft_of=np.array([2, 1, *[-1] * (len(PROGRAMS) - 2)], np.int32))
 

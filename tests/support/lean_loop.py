@@ -167,14 +167,11 @@ class LeanLoop:
         return group.with_findings(reward=asyncio.run(self._reward.run(group, problem, services)))
 
     def _sampled(self, problems: Sequence[Problem], count: int, seed: Any) -> list[Group]:
-        async def score(*_: Any) -> Sequence[Verdict | None]:
-            raise NotImplementedError("a scaffold with drafts that are scored")
-
         async def keep(slot: int, number: int, drafts: Sequence[Draft]) -> None:
             """Nothing is journalled."""
 
         engine: Any = self.engine
-        rounds = ScaffoldRounds(self._scaffold, engine, self.config, count, self.learner.version, seed, score, keep)
+        rounds = ScaffoldRounds(self._scaffold, engine, self.config, count, self.learner.version, seed, keep)
 
         async def sample() -> list[Group]:
             return [group async for group in rounds.run(dict(enumerate(problems)), {}, ())]

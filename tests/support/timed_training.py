@@ -31,7 +31,8 @@ class Barrier(Training):
         opened, problems, watch = self.opened, self.order.batch(step), Stopwatch()
         commit, nothing = self.durability.commit, StepRecords(step, {}, None)
         async with asyncio.TaskGroup() as tasks:
-            submission = RolloutSubmission(self.config, opened.scaffold, self.services, commit, tasks, nothing, watch)
+            asking = opened.scaffold, opened.environment
+            submission = RolloutSubmission(self.config, *asking, self.services, commit, tasks, nothing, watch)
             sampled = submission.groups(problems)
         groups = [done.result() for done in sampled]
         for stage in self.stages.stages:

@@ -175,7 +175,7 @@ def test_a_teacher_in_bfloat16_is_near_the_one_in_float32_and_an_engine_gives_th
         (["loss.kl_in_reward=-1"], "loss.kl_in_reward"),
         (["distill.clip=0"], "distill.clip"),
         (["loss.kl_in_reward=0.1", "objective.name=flowrl", "loss.name=flowrl"], "fits one a response"),
-        (["loss.kl_in_reward=0.1", "scaffold.name=repair", "scaffold.credit=all"], "has no credit for drafts"),
+        (["loss.kl_in_reward=0.1", "objective.name=cppo", "judge.name=structural"], "has no credit for drafts"),
         (
             ["loss.kl_in_reward=0.1", "objective.name=supervised", "scaffold.name=given", "scaffold.rows=x"],
             "samples nothing",

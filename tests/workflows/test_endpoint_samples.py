@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,9 @@ from raypoly.analysis.evaluation.evaluation_config import ask_problems, evaluati
 from raypoly.core.config import ScorerConfig
 from raypoly.core.endpoint_config import EndpointConfig
 from raypoly.core.errors import JudgeRefused, PausedTooLong, UsageError
-from raypoly.core.values import Group, Rollout
+from raypoly.core.values import Group, Problem, Rollout
 from raypoly.data.preparing.sources import load_sources
+from raypoly.rollouts.environments import Conversation, Done, Environment, EnvironmentServices, Observation
 from raypoly.strategies.judge.judge_keys import key_variable_names
 from raypoly.strategies.judge.openai.completion_request import Completion
 from raypoly.strategies.judge.openai.endpoint import PROBE_TOKENS, Endpoint
@@ -99,7 +101,8 @@ class Asked:
 
     def work(self, endpoint: ModelEndpoint) -> EndpointSamples:
         scorers = ScorerPool(ScorerConfig(), {})  # not started: nothing is scored here
-        return EndpointSamples(endpoint, scorers, SkippedGroups(1.0, self.notes.append), lambda problem: SEEDS)
+        skipped = SkippedGroups(1.0, self.notes.append)
+        return EndpointSamples(endpoint, scorers, skipped, lambda problem: SEEDS, self.config)
 
 
 def test_every_response_comes_through_refusals_and_errors(tmp_path: Path) -> None:
@@ -136,6 +139,35 @@ def test_a_prompt_of_its_own_is_continued_and_further_fields_are_sent(tmp_path: 
     assert {body["top_p"] for body in server.bodies} == {0.5}
     assert server.bodies[-1]["prompt"].startswith("Write f that gives twice")
     assert (server.bodies[-1]["max_tokens"], "messages" in server.bodies[-1]) == (7, False)
+
+
+class Twice(Environment):
+    """Answers a first turn."""
+
+    async def respond(
+        self, problem: Problem, conversation: Conversation, services: EnvironmentServices
+    ) -> Observation | Done:
+        return Done() if len(conversation.turns) > 1 else Observation("Once more. " + "x" * 100)
+
+
+@pytest.mark.parametrize("template", ["chat", "none"])
+def test_a_conversation_goes_on_as_messages_or_as_text(tmp_path: Path, template: str) -> None:
+    turns = [f"environment.name={__name__}:Twice", "environment.max_observation_tokens=20"]
+    with running(AnsweringServer()) as server:
+        found = Asked(tmp_path, server, f"prompts.template={template}", *turns).sample()
+    for rollouts in found.values():
+        assert [len(rollout.turns) for rollout in rollouts] == [1 if seed % 5 == 0 else 3 for seed in SEEDS]
+        assert [rollout.seed for rollout in rollouts] == list(SEEDS)
+        for rollout in rollouts:
+            assert [turn.role for turn in rollout.turns] in (["assistant"], ["assistant", "user", "assistant"])
+            assert rollout.text in (RIGHT, WRONG)
+    second = [body for body in server.bodies if "left out" in json.dumps(body)]
+    assert second, "the answer is cut to what fits"
+    for body in second:
+        if template == "chat":
+            assert [message["role"] for message in body["messages"]][-3:] == ["user", "assistant", "user"]
+        else:
+            assert body["prompt"].index("Write f") < body["prompt"].index("Once more.")
 
 
 def test_an_outage_pauses_everybody_and_nothing_is_lost(tmp_path: Path) -> None:

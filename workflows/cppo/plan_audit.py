@@ -225,9 +225,8 @@ async def _drawn(opened: OpenRun, problems: Sequence[Problem]) -> Sequence[Train
     durability = opened.durability
     known = durability.journal.step(0)
     async with asyncio.TaskGroup() as tasks:
-        submission = RolloutSubmission(
-            opened.config, opened.scaffold, opened.services, durability.commit, tasks, known, watch
-        )
+        asking = opened.scaffold, opened.environment
+        submission = RolloutSubmission(opened.config, *asking, opened.services, durability.commit, tasks, known, watch)
         sampled = submission.groups(problems)
         flows = [tasks.create_task(flow(*each)) for each in zip(problems, sampled, strict=True)]
     return [each.result() for each in flows]

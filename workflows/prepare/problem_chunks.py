@@ -27,6 +27,7 @@ from raypoly.run.store.rollout_files import BLOCK
 from raypoly.run.store.step_records import Applied, Generated, Record, StageFinding
 from workflows.durability.journal import Journal
 from workflows.liveness.watchdog import STORAGE
+from workflows.step.conversations import Conversations, Opening
 from workflows.step.stages.built_in import score_group
 from workflows.step.training_group import SkippedGroups, skip_reason
 
@@ -69,10 +70,16 @@ class Solutions:
 
 class Samples:
     def __init__(
-        self, generator: Generator, scorers: ScorerPool, skipped: SkippedGroups, seeds: SeedsOf, greedy: bool = False
+        self,
+        generator: Generator,
+        scorers: ScorerPool,
+        skipped: SkippedGroups,
+        seeds: SeedsOf,
+        greedy: bool = False,
+        conversations: Conversations | None = None,
     ) -> None:
         self._generator, self._scorers, self._skipped, self._seeds = generator, scorers, skipped, seeds
-        self._greedy = greedy
+        self._greedy, self._conversations = greedy, conversations
         self._one = asyncio.Lock()  # one submission at a time, whole and in order, so that batches repeat
 
     async def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
@@ -82,7 +89,13 @@ class Samples:
                 SampleRequest(slot, prompt_tokens, self._seeds(it.id), greedy=self._greedy)
                 for slot, (it, prompt_tokens) in enumerate(zip(chunk, tokens, strict=True))
             ]
-            async for group in self._generator.sample(requests):
+            if self._conversations is None:
+                async for group in self._generator.sample(requests):
+                    yield group
+                return
+            pairs = zip(requests, chunk, strict=True)
+            openings = [Opening(each, it.problem, each.slot, tuple(range(len(each.seeds)))) for each, it in pairs]
+            async for group in self._conversations.sample(openings, {}):
                 yield group
 
     async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:

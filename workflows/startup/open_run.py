@@ -69,9 +69,9 @@ class OpenRun:
     def __post_init__(self) -> None:
         config, services, durability, observers = self.config, self.services, self.durability, self.observers
         parts = self.parts
-        self.objective, self.scaffold = parts.objective, parts.scaffold
+        self.objective, self.scaffold, self.environment = parts.objective, parts.scaffold, parts.environment
         self.stages = StageRunner(parts.stages, parts.objective, services, observers.judge_pause, durability.commit)
-        self.estimator = AdvantageEstimator(parts.objective, parts.scaffold, parts.rewards, parts.stages)
+        self.estimator = AdvantageEstimator(parts.objective, parts.scaffold, parts.rewards, parts.stages, config.credit)
         self.weights = WeightSync(config, services, self.problems.splits["train"], observers.progress.note)
         self.sealer = StepSealer(config, services, durability, observers, self.stages, self.weights)
 

@@ -172,13 +172,16 @@ class Rehearsal:
     def _at_the_limit(self, group: Group) -> TrainingGroup:
         """The group with prompt and responses of the greatest length, and advantages that leave no row out."""
         generator = self.config.generator
+        size = generator.longest_row - generator.max_prompt_tokens
 
         def longest(rollout: Rollout) -> Rollout:
             return replace(
                 rollout,
                 prompt_tokens=np.resize(rollout.prompt_tokens, generator.max_prompt_tokens),
-                tokens=np.resize(rollout.tokens, generator.max_tokens),
-                logprobs=np.resize(rollout.logprobs, generator.max_tokens),
+                tokens=np.resize(rollout.own(rollout.tokens), size),
+                logprobs=np.resize(rollout.own(rollout.logprobs), size),
+                mask=np.arange(size) < generator.max_tokens if size > generator.max_tokens else None,
+                turns=(),
             )
 
         advantages = np.where(np.arange(group.size) % 2, 1.0, -1.0)

@@ -24,7 +24,8 @@ from raypoly.core.config import Config
 from raypoly.data import ProblemSet
 from raypoly.data.problem_set import with_tests
 from raypoly.planning.preflight import asks_judge
-from raypoly.rollouts import scaffolds
+from raypoly.rollouts import environments, scaffolds
+from raypoly.rollouts.environments import Environment
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.run.run_identity import RunDirectory
 from raypoly.verifier.rewards import Rewards
@@ -49,6 +50,7 @@ class NamedParts:
     objective: Objective
     loss: Loss
     scaffold: Scaffold
+    environment: Environment
     rewards: Rewards
     stages: Sequence[GroupStage]
 
@@ -62,7 +64,8 @@ class NamedParts:
             if stage.used and (trains or not stage.gives_credit):
                 _ = stage.asked_model  # raises here, before the run's folder holds anything
         (reward,) = [stage for stage in stages if isinstance(stage, RewardStage)]
-        return cls(objective, losses.of_run(config), scaffolds.of_run(config), reward.rewards, stages)
+        asking = scaffolds.of_run(config), environments.of_run(config)
+        return cls(objective, losses.of_run(config), *asking, reward.rewards, stages)
 
     @property
     def on_learner_device(self) -> Sequence[str]:

@@ -19,20 +19,42 @@ from raypoly.algorithms.group_stage import GroupStage
 from raypoly.algorithms.objectives import Batch, Credit, Objective, ScoredGroup
 from raypoly.algorithms.objectives.behaviour import outcome_of, statements_of
 from raypoly.algorithms.objectives.objective import Advantages, needed_stages
+from raypoly.core.config import CreditSection
 from raypoly.core.errors import UsageError
 from raypoly.core.token_arrays import TokensByPlace
-from raypoly.core.values import UNKNOWN, CrossLogprobs, Draft, Float32, Float64, Group, Int32, Labels, Problem
+from raypoly.core.values import (
+    ASSISTANT,
+    UNKNOWN,
+    WITHOUT_TESTS,
+    Bool,
+    CrossLogprobs,
+    Float32,
+    Float64,
+    Group,
+    Labels,
+    Problem,
+    Rollout,
+)
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.verifier.rewards import Rewards
 from workflows.step.stages.reward_stage import RewardStage
 from workflows.step.training_group import TrainingGroup, scored_places, skip_reason, spread_out
 
+_EVERY_TURN = CreditSection()
+_LIMITS = ("length", "turns", "tool_seconds")
+
 
 class AdvantageEstimator:
     def __init__(
-        self, objective: Objective, scaffold: Scaffold, rewards: Rewards, stages: Sequence[GroupStage] = ()
+        self,
+        objective: Objective,
+        scaffold: Scaffold,
+        rewards: Rewards,
+        stages: Sequence[GroupStage] = (),
+        by_turn: CreditSection = _EVERY_TURN,
     ) -> None:
         """`stages`: those of the run, whose findings follow the rollouts that are left."""
+        self._by_turn = by_turn
         self._objective, self._scaffold, self._rewards = objective, scaffold, rewards
         self._crediting = [stage for stage in stages if stage.gives_credit]
         self._needed = needed_stages(objective) | {stage.name for stage in self._crediting}
@@ -50,9 +72,9 @@ class AdvantageEstimator:
             unknown = group.size if skip_reason(group) is None else 0
             zeros = np.zeros(group.size)
             return TrainingGroup(group, np.full(group.size, np.nan), zeros, valued=False, unknown_outcomes=unknown)
-        rewards = self._outcome(group, problem)
-        known = self._known_places(group, rewards)
-        unknown = group.size - len(known)
+        rewards, dropped = self._without_cut(group, self._outcome(group, problem))
+        known = [place for place in self._known_places(group, rewards) if not dropped[place]]
+        unknown = group.size - len(known) - int(dropped.sum())
         if not self._enough(known, group):
             return TrainingGroup(group, rewards, np.full(group.size, np.nan), valued=False, unknown_outcomes=unknown)
         if not self.has_advantages(group):
@@ -67,7 +89,7 @@ class AdvantageEstimator:
             rewards,
             spread_out(credit.numbers, known, group.size),
             credit.measures,
-            self._of_drafts(scored, credit),
+            credit.drafts,
             unknown_outcomes=unknown,
             by_terms=bool(scored.terms) and self._silent_without_terms(scored, credit.numbers),
             token_advantages=_kept({known[place]: tokens for place, tokens in credit.tokens.items()}),
@@ -76,7 +98,10 @@ class AdvantageEstimator:
 
     def _with_stages(self, trained: TrainingGroup) -> TrainingGroup:
         """The group with the credit that stages add to its final advantages."""
-        if not self._crediting or not trained.valued or trained.unknown:
+        if not trained.valued or trained.unknown:
+            return trained
+        trained = self._with_turns(trained)
+        if not self._crediting:
             return trained
         group, places = trained.group, np.flatnonzero(trained.known).tolist()
         found = [stage.token_credit(group.findings[stage.name], group.rollouts) for stage in self._crediting]
@@ -86,6 +111,17 @@ class AdvantageEstimator:
             for place, entry in zip(places, _attempts_of(trained), strict=True)
         ]
         return _with_attempts(trained, Credit(final)) if added else trained
+
+    def _with_turns(self, trained: TrainingGroup) -> TrainingGroup:
+        """The group with its advantages spread over the turns of conversations, as `credit.turns` says."""
+        if self._by_turn.turns == "all":
+            return trained
+        places = np.flatnonzero(trained.known).tolist()
+        spread = [
+            entry if np.ndim(entry) else credit_by_turn(trained.group.rollouts[place], float(entry), self._by_turn)
+            for place, entry in zip(places, _attempts_of(trained), strict=True)
+        ]
+        return _with_attempts(trained, Credit(spread)) if any(map(np.ndim, spread)) else trained
 
     def _silent_without_terms(self, scored: ScoredGroup, advantages: Float64) -> bool:
         """Whether the group would teach nothing by its outcomes alone."""
@@ -102,6 +138,14 @@ class AdvantageEstimator:
             found: Float64 = group.findings[RewardStage.name]["outcome"]
             return found
         return self._rewards.outcome.of_verdicts(problem, group.rollouts, group.verdicts or ())
+
+    def _without_cut(self, group: Group, rewards: Float64) -> tuple[Float64, Bool]:
+        """Outcomes, and which rollouts `reward.when_cut=drop` leaves out, bool [N]: those that a limit ended, and that
+        would have an outcome."""
+        cut = np.array([rollout.finish_reason in _LIMITS for rollout in group.rollouts], np.bool_)
+        sound = np.array([verdict.status != "infra" for verdict in group.verdicts or [WITHOUT_TESTS] * group.size])
+        dropped: Bool = cut & sound if self._rewards.drops_cut and group.size else np.zeros(group.size, np.bool_)
+        return np.where(dropped, np.nan, rewards), dropped
 
     def _known_places(self, group: Group, rewards: Float64) -> list[int]:
         """The rollouts with a verdict, where there are any, and an outcome, where one is read."""
@@ -175,11 +219,6 @@ class AdvantageEstimator:
         known = np.flatnonzero(trained.known)
         return Credit(self._objective.checked(given, np.array(_lengths(trained.group))[known]))
 
-    def _of_drafts(self, scored: ScoredGroup, credit: Credit) -> Float64 | None:
-        if credit.drafts is None and self._scaffold.trains_drafts and scored.drafts:
-            return credited(scored.drafts, scored.draft_of, credit.numbers)
-        return credit.drafts
-
     def _scored(self, rewards: Float64, group: Group, known: list[int]) -> ScoredGroup:
         """The group of these rollouts alone, as an objective sees it."""
         whole = len(known) == group.size
@@ -206,6 +245,19 @@ class AdvantageEstimator:
             terms=terms,
             weights=self._rewards.weights,
         )
+
+
+def credit_by_turn(rollout: Rollout, advantage: float, credit: CreditSection) -> float | Float32:
+    """A number, or float32 [T] of the policy's own tokens: turn k of K has advantage x discount^(K - k), or only the
+    last one has it."""
+    own = [turn.start for turn in rollout.turns if turn.role == ASSISTANT]
+    if len(own) < 2:
+        return advantage
+    ends = [*own[1:], len(rollout.tokens)]
+    factor = 0.0 if credit.turns == "last" else credit.discount
+    weights = [advantage * factor ** (len(own) - 1 - number) for number in range(len(own))]
+    found: Float32 = rollout.own(np.repeat(np.array(weights, np.float32), np.diff([*own, ends[-1]])))
+    return found
 
 
 def _attempts_of(trained: TrainingGroup) -> Advantages:
@@ -252,20 +304,8 @@ def _chosen(values: Any, places: list[int]) -> Any:
     return values[places] if isinstance(values, np.ndarray) else [values[place] for place in places]
 
 
-def credited(drafts: Sequence[Draft], draft_of: Int32 | None, advantages: Float64) -> Float64:
-    """Mean advantage of the attempts that each draft led to, by its descendants too, float64 [D]; 0 for none."""
-    sums, counts = np.zeros(len(drafts)), np.zeros(len(drafts))
-    for place, advantage in zip([] if draft_of is None else draft_of.tolist(), advantages, strict=True):
-        while place is not None and place >= 0:
-            sums[place] += advantage
-            counts[place] += 1
-            place = drafts[place].parent
-    found: Float64 = sums / np.maximum(counts, 1)
-    return found
-
-
 def _lengths(group: Group) -> list[int]:
-    return [len(rollout.tokens) for rollout in group.rollouts]
+    return [rollout.length for rollout in group.rollouts]
 
 
 def _known(group: Group) -> Mapping[str, Any]:

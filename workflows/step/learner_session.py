@@ -216,7 +216,8 @@ class LearnerSession:
         await self._replay_all(steps)
         self.version = steps.stop
         if self.drifted:
-            self._off_policy[self.version] = len(self._journal.step(self.version).groups)
+            begun = self._journal.step(self.version)
+            self._off_policy[self.version] = len(begun.groups.keys() | begun.conversations.keys())
 
     async def _restore(self, version: int) -> None:
         checkpoint, known = await self._launch(), len(self.drifted)

@@ -14,12 +14,14 @@ from functools import partial
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.seeds import derive
-from raypoly.core.values import Draft, Group, Problem
+from raypoly.core.values import Draft, Group, Problem, Rollout
+from raypoly.rollouts.environments import Environment
+from raypoly.rollouts.environments.observation_template import ObservationTemplate
 from raypoly.rollouts.scaffolds import Scaffold
-from raypoly.run.store.step_records import Drafted, Generated, Record, StepRecords
+from raypoly.run.store.step_records import Drafted, Generated, Record, StepRecords, Turned
+from workflows.step.conversations import Conversations, Keep, Opening, scored_by
 from workflows.step.scaffold_rounds import ScaffoldRounds
 from workflows.step.services import Services
-from workflows.step.stages.built_in import public_verdicts
 from workflows.step.stopwatch import Stopwatch
 
 
@@ -27,6 +29,7 @@ from workflows.step.stopwatch import Stopwatch
 class RolloutSubmission:
     config: Config
     scaffold: Scaffold
+    environment: Environment
     services: Services
     commit: Callable[[Record], Awaitable[None]]
     tasks: asyncio.TaskGroup
@@ -63,6 +66,10 @@ class RolloutSubmission:
             seeds = {self._seed(attempt, slot, problem, ("draft", 0, 0)) for attempt in attempts}
             if rounds[0][0].rollout.seed not in seeds:
                 raise problems_changed(f"{begun} another problem where the problem set now has {problem.id}")
+        for place, rollout in self.records.conversations.get(slot, {}).items():
+            attempts = range(self.config.train.refill + 1)
+            if rollout.seed not in {self._seed(attempt, slot, problem, (place,)) for attempt in attempts}:
+                raise problems_changed(f"{begun} another problem where the problem set now has {problem.id}")
 
     async def _generate(
         self, problems: Mapping[int, Problem], sampled: Mapping[int, asyncio.Future[Group]], attempt: int
@@ -74,8 +81,9 @@ class RolloutSubmission:
             self.config.train.rollouts,
             self.records.step,
             partial(self._seed, attempt),
-            partial(public_verdicts, self.services),
             self._keep_drafts,
+            conversations=conversations_of(self.config, self.environment, self.services, self._keep_turn),
+            known_turns=self._known_turns(),
         )
         with self.watch.stage("generate"):
             async for group in rounds.run(problems, self.records.drafts, self.records.groups.keys()):
@@ -86,11 +94,26 @@ class RolloutSubmission:
         await self.commit(Generated(group))
         sampled.set_result(group)
 
+    def _known_turns(self) -> Mapping[int, Mapping[int, Rollout]]:
+        whole = {slot: dict(enumerate(group.rollouts)) for slot, group in self.records.groups.items()}
+        return {**self.records.conversations, **whole}
+
+    async def _keep_turn(self, opening: Opening, place: int, rollout: Rollout) -> None:
+        await self.commit(Turned(self.records.step, opening.slot, place, rollout, opening.drafts))
+
     async def _keep_drafts(self, slot: int, number: int, drafts: Sequence[Draft]) -> None:
         await self.commit(Drafted(self.records.step, slot, number, tuple(drafts)))
 
     def _seed(self, attempt: int, slot: int, problem: Problem, place: tuple[int | str, ...]) -> int:
         return derive(self.config.train.seed, "sample", self.records.step, slot, problem.id, attempt, *place)
+
+
+def conversations_of(config: Config, environment: Environment, services: Services, keep: Keep) -> Conversations | None:
+    """None where rollouts have one turn."""
+    if not config.environment.converses:
+        return None
+    template = ObservationTemplate.of_section(config.environment, config.problems.chat_template)
+    return Conversations(config, environment, services.generator, scored_by(services.scorers), keep, template)
 
 
 def problems_changed(what: str) -> UsageError:

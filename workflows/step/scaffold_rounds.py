@@ -1,6 +1,6 @@
 """The rounds of a scaffold for a submission's groups: drafts round by round, then the attempts.
 
-    rounds = ScaffoldRounds(scaffold, generator, config, attempts, place, seed, score, keep)
+    rounds = ScaffoldRounds(scaffold, generator, config, attempts, place, seed, keep)
     async for group in rounds.run({0: problem, 1: problem}, known={}, finished=set()):
         group.rollouts, group.drafts
 
@@ -9,7 +9,7 @@ batches, and with them rounding, repeat. Its drafts are committed before the nex
 is known whole is not submitted; of one submitted again, what is known is dropped.
 
 Sampled text ends no run: where a prompt made from drafts is too long, the scaffold says what is asked instead
-(`Scaffold.too_long`). A group whose public tests can't be run ends without attempts, and is set aside.
+(`Scaffold.too_long`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import numpy as np
 from actors.generator import Generator
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
-from raypoly.core.values import Draft, Group, Int32, Problem, Rollout, Verdict
+from raypoly.core.values import Draft, Group, Int32, Problem, Rollout
 from raypoly.rollouts.engines import SampleRequest
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
-from workflows.step.training_group import draft_infra
+from workflows.step.conversations import Conversations, Opening
 
 
 async def check_given(generator: Generator, config: Config, problems: Sequence[Problem], scaffold: Scaffold) -> None:
@@ -59,10 +59,12 @@ class ScaffoldRounds:
     """Whose weights sample."""
     seed: Callable[[int, Problem, tuple[int | str, ...]], int]
     """By slot, problem and place: (i,) for attempt i, ("draft", round, j) for a draft."""
-    score: Callable[[int, Problem, Sequence[Rollout]], Awaitable[Sequence[Verdict | None]]]
-    """Verdicts on the public tests; None where a problem has none."""
     keep: Callable[[int, int, Sequence[Draft]], Awaitable[None]]
     greedy: bool = False
+    conversations: Conversations | None = None
+    """What the attempts go on as; None: they have one turn."""
+    known_turns: Mapping[int, Mapping[int, Rollout]] = field(default_factory=dict)
+    """Attempts so far by slot and place, from the journal."""
 
     async def run(
         self,
@@ -70,7 +72,7 @@ class ScaffoldRounds:
         known: Mapping[int, Sequence[Sequence[Draft]]],
         finished: Collection[int],
     ) -> AsyncIterator[Group]:
-        """Groups as they end, without attempts where one is set aside, or where the scaffold solves nothing. `known`:
+        """Groups as they end, without attempts where the scaffold solves nothing. `known`:
         drafts of a slot by round, from the journal. `finished`: slots whose attempts are in the journal too; they are
         sampled again only along with others, and not returned.
 
@@ -79,10 +81,6 @@ class ScaffoldRounds:
         drafts: dict[int, list[Draft]] = {slot: [] for slot in problems}
         open_ = dict(problems)
         for number in count():
-            for slot in [slot for slot in open_ if draft_infra(drafts[slot]) is not None]:
-                del open_[slot]
-                if slot not in finished:
-                    yield Group(self.step, slot, problems[slot].id, (), drafts=tuple(drafts[slot]))
             if not open_:
                 return
             asked = {slot: checked_asks(self.scaffold, it, drafts[slot], self.attempts) for slot, it in open_.items()}
@@ -101,7 +99,7 @@ class ScaffoldRounds:
                             )
                     elif slot not in there:
                         made = _drafts(asked[slot], rollouts)
-                        keeping[slot] = asyncio.ensure_future(self._kept(slot, number, open_[slot], asked[slot], made))
+                        keeping[slot] = asyncio.ensure_future(self._kept(slot, number, made))
                 for slot in open_.keys() - final:
                     drafts[slot] += there[slot] if slot in there else await keeping[slot]
             finally:
@@ -109,18 +107,8 @@ class ScaffoldRounds:
                     task.cancel()
             open_ = {slot: problem for slot, problem in open_.items() if slot not in final}
 
-    async def _kept(
-        self, slot: int, number: int, problem: Problem, asks: Sequence[Ask], drafts: Sequence[Draft]
-    ) -> Sequence[Draft]:
-        """The drafts, with verdicts if the scaffold wants to see them, committed."""
-        scored = [wanted for ask in asks for wanted in (ask.score,) * ask.count]
-        if any(scored):
-            chosen = [draft.rollout for draft, wanted in zip(drafts, scored, strict=True) if wanted]
-            verdicts = iter(await self.score(slot, problem, chosen))
-            drafts = [
-                Draft(draft.rollout, draft.role, draft.parent, next(verdicts)) if wanted else draft
-                for draft, wanted in zip(drafts, scored, strict=True)
-            ]
+    async def _kept(self, slot: int, number: int, drafts: Sequence[Draft]) -> Sequence[Draft]:
+        """The drafts, committed."""
         await self.keep(slot, number, drafts)
         return drafts
 
@@ -147,17 +135,38 @@ class ScaffoldRounds:
             )
             for i, piece in enumerate(pieces)
         ]
-        found = {slot: _given(places, drafts[slot], self.step) for slot, places in asks.items()}
+        found = {slot: _given(places, self.step) for slot, places in asks.items()}
         for slot in [slot for slot, own in found.items() if len(own) == len(asks[slot])]:
             yield slot, _in_order(found[slot])
         if not requests:
             return
-        async for request, rollouts in self.generator.sample(requests):
+        async for request, rollouts in self._answers(requests, pieces, asked, problems, drafts):
             piece = pieces[request - first]
             slot = piece[0].slot
             found[slot].update({place.number: each for place, each in zip(piece, rollouts, strict=True)})
             if len(found[slot]) == len(asks[slot]):
                 yield slot, _in_order(found[slot])
+
+    async def _answers(
+        self,
+        requests: Sequence[SampleRequest],
+        pieces: Sequence[Sequence[_Place]],
+        asked: Mapping[int, Sequence[Ask]],
+        problems: Mapping[int, Problem],
+        drafts: Mapping[int, Sequence[Draft]],
+    ) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+        """(the request's slot, its rollouts), each a conversation where it is an attempt."""
+        if self.conversations is None:
+            async for found in self.generator.sample(requests):
+                yield found
+            return
+        openings = []
+        for request, piece in zip(requests, pieces, strict=True):
+            slot, places = piece[0].slot, tuple(place.number for place in piece)
+            final = is_final(asked[slot])
+            openings.append(Opening(request, problems[slot], slot, places, final, len(drafts[slot])))
+        async for number, rollouts in self.conversations.sample(openings, self.known_turns):
+            yield requests[number].slot, rollouts
 
     def _places(self, number: int, slot: int, asks: Sequence[Ask], problem: Problem) -> list[_Place]:
         final = is_final(asks)
@@ -177,10 +186,9 @@ class ScaffoldRounds:
         for slot, own in places.items():
             for place in own:
                 by_prompt.setdefault((slot, place.ask.prompt), []).append(place)
-        wanted = {key: found for key, found in by_prompt.items() if any(place.ask.take is None for place in found)}
-        encoded = await self.generator.encode([prompt for _, prompt in wanted]) if wanted else []
+        encoded = await self.generator.encode([prompt for _, prompt in by_prompt]) if by_prompt else []
         again: dict[int, list[_Place]] = {}
-        for ((slot, prompt), found), tokens in zip(wanted.items(), encoded, strict=True):
+        for ((slot, prompt), found), tokens in zip(by_prompt.items(), encoded, strict=True):
             fits = 0 < len(tokens) <= self.config.generator.max_prompt_tokens
             if not fits and drafts[slot] and prompt != problems[slot].prompt:
                 for place in found:
@@ -220,18 +228,16 @@ def _pieces(slot: int, places: Sequence[_Place]) -> list[list[_Place]]:
     """The group's requests, by prompt and limit."""
     found: dict[tuple[str, int | None], list[_Place]] = {}
     for place in places:
-        if place.ask.text is None and place.ask.take is None:
+        if place.ask.text is None:
             found.setdefault((place.ask.prompt, place.ask.max_tokens), []).append(place)
     return list(found.values())
 
 
-def _given(places: Sequence[_Place], drafts: Sequence[Draft], version: int) -> dict[int, Rollout]:
-    """Rollouts that need no sampling, by number: drafts that are taken, and given responses."""
+def _given(places: Sequence[_Place], version: int) -> dict[int, Rollout]:
+    """Rollouts that need no sampling, by number: given responses."""
     found: dict[int, Rollout] = {}
     for place in places:
-        if place.ask.take is not None:
-            found[place.number] = drafts[place.ask.take].rollout
-        elif place.ask.text is not None:
+        if place.ask.text is not None:
             unknown = np.full(len(place.response), np.nan, np.float32)
             found[place.number] = Rollout(
                 place.tokens, place.response, unknown, place.ask.text, "stop", place.seed, version
@@ -250,7 +256,7 @@ def _drafts(asks: Sequence[Ask], rollouts: Sequence[Rollout]) -> list[Draft]:
 
 def _draft_of(asks: Sequence[Ask]) -> Int32:
     """int32 [N]: index of each attempt's draft; -1 for none."""
-    parents = [ask.parent if ask.take is None else ask.take for ask in asks for _ in range(ask.count)]
+    parents = [ask.parent for ask in asks for _ in range(ask.count)]
     return np.array([-1 if parent is None else parent for parent in parents], np.int32)
 
 

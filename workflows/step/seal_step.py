@@ -18,7 +18,7 @@ from raypoly.analysis.metrics.problem_counts import GroupOutcomes
 from raypoly.analysis.metrics.program_style import program_style
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
-from raypoly.core.values import WITHOUT_TESTS, Group
+from raypoly.core.values import ASSISTANT, WITHOUT_TESTS, Group, Rollout
 from raypoly.data.problem_order import pass_count_row
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.run.sinks import MEASURES
@@ -150,7 +150,7 @@ def metrics_row(
     """JSON values; null where nothing was measured. `judge`: of `RunObservers.judge_numbers`."""
     sound = [trained for trained in groups if skip_reason(trained.group) is None]
     rollouts = [rollout for trained in groups for rollout in trained.group.rollouts]
-    tokens = sum(len(rollout.tokens) for rollout in rollouts)
+    tokens = sum(rollout.length for rollout in rollouts)
     statuses = Counter(v.status for trained in groups for v in trained.group.verdicts or ())
     return {
         "step": step,
@@ -180,6 +180,7 @@ def metrics_row(
         **_style([trained.group for trained in sound]),
         **_decoded([trained.group for trained in groups], times),
         "truncated": _mean(float(rollout.finish_reason == "length") for rollout in rollouts),
+        **_turns(rollouts),
         "statuses": dict(statuses),
         "seconds": _rounded(times.seconds),
         "exposed": _rounded(times.exposed),
@@ -192,6 +193,21 @@ def metrics_row(
         **_measures(groups),
         **_findings(groups, stages),
         **_kept_by_terms(sound, stages),
+    }
+
+
+def _turns(rollouts: Sequence[Rollout]) -> dict[str, Any]:
+    """Of conversations: the policy's turns, how they ended, and means of what tools took and observations have."""
+    talks = [rollout for rollout in rollouts if rollout.turns]
+    if not talks:
+        return {}
+    own = [sum(turn.role == ASSISTANT for turn in rollout.turns) for rollout in talks]
+    return {
+        "turns": _mean(map(float, own)),
+        "finish_reasons": dict(sorted(Counter(rollout.finish_reason for rollout in talks).items())),
+        "tool_seconds": _mean(sum(turn.seconds for turn in rollout.turns) for rollout in talks),
+        "observation_tokens": _mean(float(len(rollout.tokens) - rollout.length) for rollout in talks),
+        "observations_cut": sum(t.role != ASSISTANT and t.finish_reason == "length" for r in talks for t in r.turns),
     }
 
 

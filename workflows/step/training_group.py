@@ -19,7 +19,7 @@ from raypoly.algorithms.objectives import Objective
 from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config
 from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside, UsageError
-from raypoly.core.values import Bool, Draft, Float32, Float64, Group, Problem, Rollout, Skipped, Verdict
+from raypoly.core.values import Bool, Float32, Float64, Group, Problem, Rollout, Skipped, Verdict
 from raypoly.learner.training_rows import TrainingRow, group_rows
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import planned_rows
@@ -88,14 +88,7 @@ def infra_reason(verdicts: Sequence[Verdict] | None) -> str | None:
 def skip_reason(group: Group) -> str | None:
     """Why a group is left out of the update; None if it is not."""
     skipped = (part.reason for part in group.findings.values() if isinstance(part, Skipped))
-    reasons = (infra_reason(group.verdicts), draft_infra(group.drafts))
-    return next(skipped, next((reason for reason in reasons if reason is not None), None))
-
-
-def draft_infra(drafts: Sequence[Draft]) -> str | None:
-    """Why the public tests of a group's drafts can't be run."""
-    verdicts = (draft.verdict for draft in drafts if draft.verdict is not None)
-    return next((verdict.detail for verdict in verdicts if verdict.status == "infra"), None)
+    return next(skipped, infra_reason(group.verdicts))
 
 
 def scored_places(group: Group) -> list[int]:

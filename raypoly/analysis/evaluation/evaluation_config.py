@@ -22,6 +22,7 @@ from pydantic import Field
 from raypoly.core.caches import file_sha256
 from raypoly.core.config import (
     Config,
+    EnvironmentSection,
     GeneratorConfig,
     JudgeConfig,
     ModelConfig,
@@ -34,13 +35,15 @@ from raypoly.core.config import (
 )
 from raypoly.core.endpoint_config import EndpointConfig
 from raypoly.core.errors import UsageError
-from raypoly.core.gguf_models import GgufModel
 from raypoly.core.settings import load_of
 from raypoly.data.preparing.candidates import Candidate
 from raypoly.data.preparing.prepare_config import SamplingConfig, SourceConfig
 from raypoly.data.preparing.sources import load_sources
+from raypoly.data.public_tests import set_apart
 from raypoly.data.templates import encode_prompts, load_template, load_tokenizer, prompt_maker
-from raypoly.planning.model_shape import require_whole
+from raypoly.planning.model_shape import context_of, require_whole
+from raypoly.rollouts import environments
+from raypoly.rollouts.environments import Environment
 from raypoly.run.run_identity import is_model_config
 
 _NONE = "none"  # the template of prompts that problems have
@@ -90,6 +93,7 @@ class ModelEvaluationConfig(Section):
     model: ModelConfig = Field(default_factory=ModelConfig)
     generator: EvaluationGeneratorConfig = Field(default_factory=EvaluationGeneratorConfig)
     scorer: ScorerConfig = Field(default_factory=ScorerConfig)
+    environment: EnvironmentSection = Field(default_factory=EnvironmentSection)
     ray: RayConfig = Field(default_factory=RayConfig)
 
     @property
@@ -106,10 +110,16 @@ class ModelEvaluationConfig(Section):
             model=self.model,
             generator=self.generator,
             scorer=self.scorer,
+            environment=self.environment,
             judge=self.judge_of_a_run,
             train=TrainConfig(seed=self.sampling.seed, rollouts=self.sampling.samples),
             ray=self.ray,
         )
+
+
+def environment_of(config: ModelEvaluationConfig) -> Environment:
+    """What answers the model's turns. Raises `UsageError`."""
+    return environments.of_run(config.of_a_run())
 
 
 def evaluation_config(path: str | None, overrides: Sequence[str]) -> ModelEvaluationConfig:
@@ -193,13 +203,16 @@ def is_plain(template: str) -> bool:
 
 
 def ask_problems(config: ModelEvaluationConfig, template: str, problems: Sequence[Candidate]) -> list[Candidate]:
-    """The problems with their prompts. Raises `UsageError` if the template can't be used."""
+    """The problems with their prompts, and public tests apart where the environment shows some. Raises `UsageError` if
+    the template can't be used, or there is no such environment."""
+    shown = environment_of(config).shown_tests
     if template == _NONE:
-        return list(problems)
+        return [replace(it, make_prompt=lambda own: set_apart(own, shown)) if shown else it for it in problems]
     chat = config.prompts.chat_template or config.model.path
     render = _as_json if config.endpoint.url is not None else None
     make = prompt_maker(template, chat, _KEY, "prompts.chat_template", render)
-    return [replace(it, make_prompt=make) for it in problems]
+    both = (lambda own: set_apart(make(own), shown)) if shown else make
+    return [replace(it, make_prompt=both) for it in problems]
 
 
 def with_room(config: ModelEvaluationConfig, asked: Sequence[Candidate]) -> ModelEvaluationConfig:
@@ -216,34 +229,21 @@ def with_room(config: ModelEvaluationConfig, asked: Sequence[Candidate]) -> Mode
     where = f"The prompt of {asked[counts.index(longest)].id} has {longest} tokens"
     if longest > given:
         raise UsageError(f"{where}, and generator.max_prompt_tokens={given}: leave that key out, or raise it.")
-    context = _context(name)
-    if context is not None and given + generator.max_tokens > context:
-        if longest + generator.max_tokens <= context:
+    observed = config.environment.most_observations(longest)
+    context, answers = context_of(name), generator.max_tokens + observed
+    if context is not None and given + answers > context:
+        if longest + answers <= context:
             raise UsageError(
                 f"generator.max_prompt_tokens={given} and generator.max_tokens={generator.max_tokens} are more than "
                 f"the {context} tokens that the model reads: leave generator.max_prompt_tokens out."
             )
-        room = context - longest
+        room = context - longest - observed
         advice = f"generator.max_tokens={room} or less" if room > 0 else "another model, or shorter problems"
         raise UsageError(
             f"{where}, generator.max_tokens={generator.max_tokens}, and the model reads {context} in all: "
             f"give {advice}."
         )
     return config.model_copy(update={"generator": generator.model_copy(update={"max_prompt_tokens": given})})
-
-
-def _context(name: str) -> int | None:
-    """Most tokens that the model reads; None if its config does not say."""
-    gguf = GgufModel.find(name)
-    if gguf is not None:
-        values: Mapping[str, Any] = gguf.config()
-    else:
-        from transformers import AutoConfig  # takes seconds to import
-
-        folder = Path(name).expanduser()
-        values = AutoConfig.from_pretrained(folder if folder.exists() else name).to_dict()
-    found = values.get("max_position_embeddings")
-    return found if isinstance(found, int) else None
 
 
 def _as_json(messages: Sequence[Mapping[str, Any]]) -> str:

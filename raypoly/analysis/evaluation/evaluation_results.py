@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -54,13 +54,14 @@ def sample_table(
     groups: Sequence[Group], metadata: Mapping[str, Mapping[str, str]], at_once: int | None = None
 ) -> pa.Table:
     """A row for each sample. `metadata`: by problem id. `at_once`: as `problem_outcome`."""
+    talks = any(rollout.turns for group in groups for rollout in group.rollouts)
     rows = [
         {
             "problem_id": group.problem_id,
             "stratum": stratum_of(metadata[group.problem_id]),
             "rollout": index,
             "text": rollout.text,
-            "response_tokens": len(rollout.tokens),
+            "response_tokens": rollout.length,
             "finish_reason": rollout.finish_reason,
             "seed": rollout.seed,
             "status": verdict.status,
@@ -69,6 +70,7 @@ def sample_table(
             "strategy": verdict.evidence.strategy if verdict.evidence else None,
             "label": None if group.labels is None else int(group.labels.ids[index]),
             "label_group": None if group.labels is None else index // (at_once or group.size),
+            **({"turns": list(map(asdict, rollout.turns)), "outcome": rollout.outcome} if talks else {}),
         }
         for group in groups
         for index, (rollout, verdict) in enumerate(zip(group.rollouts, group.verdicts or (), strict=True))

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
-
 from raypoly.core.values import ATTEMPT, Group
 
 
@@ -29,7 +27,7 @@ class DecodedTokens:
 
     @classmethod
     def of(cls, rollouts: Iterable[tuple[str, int]]) -> Self:
-        """From (role, sampled tokens) of each rollout; a draft that *is* an attempt is named once."""
+        """From (role, sampled tokens) of each rollout."""
         counts: Counter[str] = Counter()
         for role, tokens in rollouts:
             counts[role] += tokens
@@ -38,11 +36,10 @@ class DecodedTokens:
     @classmethod
     def of_group(cls, group: Group) -> Self:
         """Of a group. Given responses have no log-probabilities, and cost nothing."""
-        drafted = {draft.rollout.seed for draft in group.drafts}
         roles = [(draft.role, draft.rollout) for draft in group.drafts]
-        roles += [(ATTEMPT, rollout) for rollout in group.rollouts if rollout.seed not in drafted]
-        sampled = ((role, rollout) for role, rollout in roles if not np.isnan(rollout.logprobs).any())
-        return cls.of((role, len(rollout.tokens)) for role, rollout in sampled)
+        roles += [(ATTEMPT, rollout) for rollout in group.rollouts]
+        sampled = ((role, rollout) for role, rollout in roles if not rollout.given)
+        return cls.of((role, rollout.length) for role, rollout in sampled)
 
     @property
     def total(self) -> int:

@@ -26,12 +26,12 @@ from raypoly.analysis.reports.pages import render
 from raypoly.analysis.reports.run_table import Rows
 from raypoly.core.config import Config
 from raypoly.core.errors import CorruptData, StorageError, UsageError
-from raypoly.core.text import visible
-from raypoly.core.values import ATTEMPT, Draft
+from raypoly.core.text import shortened, visible
+from raypoly.core.values import ASSISTANT, ATTEMPT, Draft
 from raypoly.rollouts import scaffolds
 from raypoly.run.run_files import RunFiles
 from raypoly.run.store import Store
-from raypoly.run.store.rollout_columns import DRAFT_OF, drafts_alone, drafts_of
+from raypoly.run.store.rollout_columns import DRAFT_OF, drafts_alone, drafts_of, rollouts_of
 from raypoly.strategies.planned_strategy import is_followed
 
 MOST = 6000
@@ -40,7 +40,7 @@ STEPS = 50
 """The most training steps that are read for a page."""
 _COLUMNS = (
     *("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label", "degenerate", "advantage"),
-    "scaffold",
+    *("scaffold", "turns", "finish_reason"),
 )
 _TOKENIZER = "model/tokenizer.json"
 # About the most characters of all texts in a page; where there are more, the longest texts are shortened.
@@ -95,13 +95,7 @@ def _shortened(texts: Sequence[str]) -> list[str]:
     longest = _LONGEST
     while longest > _LEAST and sum(min(len(text), longest) for text in texts) > _CHARACTERS:
         longest //= 2
-    half = longest // 2
-    return [
-        text
-        if len(text) <= longest
-        else f"{text[:half]}\n[... {len(text) - longest:,} characters are left out ...]\n{text[-half:]}"
-        for text in texts
-    ]
+    return [shortened(text, longest) for text in texts]
 
 
 def sample_rollouts(run: RunFiles, most: int) -> RolloutSample:
@@ -193,12 +187,11 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 
 def _named(row: Mapping[str, Any], decode: Callable[[Sequence[int]], str]) -> dict[str, Any]:
     label, draft = row.get("label"), row.get("role", ATTEMPT) != ATTEMPT
-    verdict = row.get("status")
-    shown = (verdict and f"public tests: {verdict}") or "" if draft else verdict or "not scored"
+    shown = "" if draft else row.get("status") or "not scored"
     return {
         "problem": row.get("problem_id") or "",
         "prompt": decode(row.get("prompt_tokens") or ()),
-        "text": str(row.get("text") or ""),
+        "text": _transcript(row["turns"], row["finish_reason"]) if row.get("turns") else str(row.get("text") or ""),
         "status": shown,
         "detail": row.get("detail") or "",
         "strategy": row.get("strategy") or "",
@@ -208,6 +201,20 @@ def _named(row: Mapping[str, Any], decode: Callable[[Sequence[int]], str]) -> di
         "source": row["source"],
         **{name: row[name] for name in (*_FACTS, "scaffold") if name in row},
     }
+
+
+_ENDS = {"turns": "its most turns", "length": "its most tokens", "tool_seconds": "its tools' seconds"}
+
+
+def _transcript(turns: Sequence[Mapping[str, Any]], ended: str) -> str:
+    """A conversation as a person reads it."""
+    parts = []
+    for number, turn in enumerate(turns):
+        who = f"policy, turn {number // 2 + 1}" if turn["role"] == ASSISTANT else f"answer ({turn['role']})"
+        took = f", {turn['seconds']:.2f} s of tools" if turn["seconds"] else ""
+        parts.append(f"----- {who}{took}\n{turn['text'].strip(chr(10))}")
+    why = _ENDS.get(ended, "an answer that could not be had" if ended == "unknown" else "")
+    return "\n".join([*parts, *([f"----- ended by {why}"] if why else [])])
 
 
 def _decoder(store: Store, said: list[str]) -> Callable[[Sequence[int]], str]:
@@ -236,7 +243,7 @@ def draft_facts(table: pa.Table, scaffold: scaffolds.Scaffold | None, attempts: 
     if not drafts.num_rows:
         return []
     columns = {name: table[name].to_pylist() for name in _DRAFT_COLUMNS if name in table.column_names}
-    columns["tokens"] = pc.list_value_length(table["tokens"]).to_pylist()
+    columns["tokens"] = [rollout.length for rollout in rollouts_of(table)]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     found: list[dict[str, Any]] = []
     for slot, group in groupby(rows, key=lambda row: row["slot"]):
@@ -270,13 +277,12 @@ def _of_group(
         )
     for place, row in enumerate(tried):
         parent = row[DRAFT_OF]
-        same = parent is not None and rows[parent]["seed"] == row["seed"]
         told = _told_method(methods[place] if methods else None, letters.get(place), row["strategy"])
-        found.append({**_of_any(row, parent, "is draft" if same else "from draft"), **told, "reward": row["reward"]})
+        found.append({**_of_any(row, parent), **told, "reward": row["reward"]})
     return found
 
 
-def _of_any(row: Mapping[str, Any], parent: int | None, made: str = "from draft") -> dict[str, Any]:
+def _of_any(row: Mapping[str, Any], parent: int | None) -> dict[str, Any]:
     return {
         "role": row["role"] or ATTEMPT,
         "slot": row["slot"],
@@ -284,7 +290,7 @@ def _of_any(row: Mapping[str, Any], parent: int | None, made: str = "from draft"
         "parent": parent,
         "tokens": row["tokens"],
         "cut": "cut by its limit" if row["finish_reason"] == "length" else "",
-        "made": "" if parent is None else f"{made} {parent}",
+        "made": "" if parent is None else f"from draft {parent}",
         **_NOTHING,
     }
 

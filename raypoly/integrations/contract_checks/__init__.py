@@ -1,4 +1,4 @@
-"""Does a part keep its contract: an objective, reward, term, loss, group stage, judge or scaffold of yours?
+"""Does a part of yours keep its contract: an objective, reward, term, loss, group stage, judge, scaffold, environment?
 
     def test_mine() -> None:
         check("my_module:MyObjective", set_size=4)          # AssertionError, with the table of what was tried
@@ -39,6 +39,7 @@ KINDS: Mapping[str, str] = {
     "stage": f"{_HERE}.group_contracts:StageContract",
     "judge": f"{_HERE}.group_contracts:JudgeContract",
     "scaffold": f"{_HERE}.group_contracts:ScaffoldContract",
+    "environment": f"{_HERE}.group_contracts:EnvironmentContract",
 }
 
 

@@ -1,4 +1,5 @@
-"""What works on groups: group stages (`group_stage.py`), judges (`judge/__init__.py`) and scaffolds (`scaffold.py`)."""
+"""What works on groups: group stages (`group_stage.py`), judges (`judge/__init__.py`), scaffolds (`scaffold.py`) and
+environments (`environment.py`)."""
 
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ from raypoly.algorithms.objectives import ScoredGroup
 from raypoly.core.config import Config, JudgeConfig
 from raypoly.core.errors import Away, Infra, JudgeUnavailable, MissingKey, Unknown, UsageError
 from raypoly.core.plugins import parse_parameters, recipe_parts
-from raypoly.core.values import Draft, Group, Labels, Problem
+from raypoly.core.values import ASSISTANT, Draft, Group, Labels, Problem, TestSuite, Turn, Verdict
 from raypoly.integrations.contract_checks import made_groups as made
 from raypoly.integrations.contract_checks.comparing import Untried, need, need_array, need_json, need_same
 from raypoly.integrations.contract_checks.contract import Contract, Fault, Inputs
-from raypoly.rollouts import scaffolds
+from raypoly.rollouts import environments, scaffolds
+from raypoly.rollouts.environments import Conversation, Done, Environment, Observation, ToolResult
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
 from raypoly.strategies import judge
@@ -65,7 +67,7 @@ class StageContract(Contract):
     def right(self, value: Any, group: Group, problem: Problem) -> None:
         need(hasattr(value, "to_pydict"), "encode() has to give a pyarrow.RecordBatch", value)
         if self.thing.axis == "token":
-            wanted = [len(rollout.tokens) for rollout in group.rollouts]
+            wanted = [rollout.length for rollout in group.rollouts]
             for name in value.schema.names:
                 found = [len(each) for each in value.column(name).to_pylist()]
                 need(found == wanted, f"run() has to give each rollout a number of {name} a token: {wanted}", found)
@@ -112,7 +114,7 @@ class StageContract(Contract):
             found = stage.token_credit(stage.decode(it.value), rollouts)
             need(len(found) == len(rollouts), f"token_credit() has to give {len(rollouts)} arrays", found)
             for credit, rollout in zip(found, rollouts, strict=True):
-                need_array(np.asarray(credit, np.float64), np.float64, len(rollout.tokens), "What token_credit() gives")
+                need_array(np.asarray(credit, np.float64), np.float64, rollout.length, "What token_credit() gives")
 
     def check_several_groups_run_in_one_event_loop(self) -> None:
         stage, pairs = self.make(), [it.args for it in self.answers]
@@ -221,6 +223,68 @@ class ScaffoldContract(Contract):
             need(methods is None or len(methods) == attempts, f"methods() has to give {attempts}, or None", methods)
 
 
+class EnvironmentContract(Contract):
+    kind, what, base = "environment", "a subclass of Environment", Environment
+    hint = "return Done() where there is nothing to answer"
+    inputs = ("the problem",)
+    known: ClassVar = environments.KNOWN
+
+    def samples(self, part: Environment) -> Inputs:
+        for problem in made.made_problems():
+            problem = replace(problem, public_tests=TestSuite("calls", "shown"))
+            for left in (2, 0):
+                for text in ("", "```python\nprint(1)\n```", "It is 3.", f"```python\n{made.PROGRAMS[2][0]}\n```"):
+                    first = Turn(ASSISTANT, 0, "```python\nx = 1\n```")
+                    turns = (first, Turn("user", 5, "Go on."), Turn(ASSISTANT, 9, text))
+                    asked = Conversation(turns if left else (Turn(ASSISTANT, 0, text),), left)
+                    yield f"{text!r} to {problem.id} with {left} turns left", (problem, asked)
+
+    def answer(self, part: Environment, problem: Problem, asked: Conversation, sandbox: Any = None) -> Any:
+        found = part.respond(problem, asked, _MadeSandbox() if sandbox is None else sandbox)
+        need(inspect.iscoroutine(found), "respond() has to be `async def`")
+        return asyncio.run(found)
+
+    def right(self, value: Any, problem: Problem, asked: Conversation) -> None:
+        need(isinstance(value, Observation | Done), "respond() has to give an Observation or Done", value)
+        if isinstance(value, Observation):
+            fits = isinstance(value.text, str) and value.role in ("user", "tool")
+            need(fits, "An Observation has a text, and the role user or tool", value)
+            need(made.SECRET not in value.text, "It shows the hidden tests or the solution", value.text)
+        else:
+            need(
+                value.outcome is None or isinstance(value.outcome, float | int), "An outcome is a number", value.outcome
+            )
+
+    def check_a_sandbox_that_fails_is_no_answer(self) -> None:
+        for it in self.answers:
+            sandbox = Fault(Unknown("the sandbox failed"))
+            said = f"The sandbox fails, and it answers {it.shown}: let Unknown through"
+            self.let_through(sandbox, (*it.args, sandbox), (Unknown,), said)
+
+    def check_several_conversations_are_answered_in_one_event_loop(self) -> None:
+        part, pairs = self.make(), [it.args for it in self.answers]
+
+        async def answer_all() -> Any:
+            return await asyncio.gather(*(part.respond(*pair, _MadeSandbox()) for pair in pairs))
+
+        for it, got in zip(self.answers, asyncio.run(answer_all()), strict=True):
+            need_same(
+                got, it.value, f"With several conversations at once it mixes them up: keep none in self, {it.shown}"
+            )
+
+
+class _MadeSandbox:
+    """Prints how long a program is; what is tested fails."""
+
+    async def run(self, code: str, stdin: str = "") -> ToolResult:
+        await asyncio.sleep(0)
+        return ToolResult("ok", f"{len(code)}\n", "", 0.01)
+
+    async def test(self, text: str) -> Verdict | None:
+        await asyncio.sleep(0)
+        return made.made_verdict("wrong", "for")
+
+
 def _asked(part: Scaffold, problem: Problem, drafts: tuple[Draft, ...], attempts: int) -> Sequence[Ask]:
     """One round. Raises `UsageError` where the part declines."""
     first = part.ask(problem, drafts, attempts)
@@ -234,7 +298,6 @@ def _asked(part: Scaffold, problem: Problem, drafts: tuple[Draft, ...], attempts
 
 
 def _draft(ask: Ask, place: int) -> Draft:
-    program, status, construct = made.PROGRAMS[place % len(made.PROGRAMS)]
+    program = made.PROGRAMS[place % len(made.PROGRAMS)][0]
     text = f"- look at {place}\n- use a loop\n```python\n{program}\n```" if place != 1 else ""
-    verdict = made.made_verdict(status, construct) if ask.score else None
-    return Draft(made.made_rollout(place, text), ask.role, ask.parent, verdict)
+    return Draft(made.made_rollout(place, text), ask.role, ask.parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -25,11 +25,12 @@ KNOWN: Mapping[str, str] = {
 }
 
 _OURS = "no key, since raypoly relies on its value"
+_ROW = "generator.max_prompt_tokens and generator.max_tokens, and environment's limits"
 OWN_ARGUMENTS: Mapping[str, str] = {
     "model": "model.path",
     "dtype": "model.dtype",
-    "max_model_len": "generator.max_prompt_tokens and generator.max_tokens",
-    "max_num_batched_tokens": "generator.max_prompt_tokens and generator.max_tokens",
+    "max_model_len": _ROW,
+    "max_num_batched_tokens": _ROW,
     "max_num_seqs": "generator.max_sequences",
     "gpu_memory_utilization": "generator.gpu_memory_fraction",
     "enable_sleep_mode": "generator.placement",
@@ -59,7 +60,7 @@ def cpu_cache_bytes(config: GeneratorConfig, token_bytes: int) -> int:
 
     Room for all sequences twice, so that a prompt stays for the rollouts that follow; at most `generator.memory_gib`.
     """
-    blocks = 1 + -(-(config.max_prompt_tokens + config.max_tokens) // CPU_BLOCK)
+    blocks = 1 + -(-config.longest_row // CPU_BLOCK)
     return min(round(config.memory_gib * 2**30), 2 * config.max_sequences * blocks * CPU_BLOCK * token_bytes)
 
 
@@ -79,6 +80,10 @@ class SampleRequest:
 
     def limit(self, tokens: int) -> int:
         return tokens if self.max_tokens is None else min(tokens, self.max_tokens)
+
+
+More = Callable[[bool], Sequence[SampleRequest] | None]
+"""Requests that came meanwhile; None: no more will. `True` waits for some."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,10 @@ class Engine(Protocol):
 class FullEngine(Engine, Protocol):
     """What an engine may have too: `sleep` to be `colocated`, `connect` and `receive` for weights that are no Ray
     objects, `weight_hashes` to prove its weights. Without that a run only watches log-probabilities, which tell small
-    updates from none no better than rounding does."""
+    updates from none no better than rounding does. `takes_more`: its `sample` has a parameter `more` (`More`), for
+    conversations that go on while others are sampled; without that they go on turn by turn."""
+
+    takes_more: bool
 
     def sleep(self) -> None:
         """Free the memory of weights and cache until new weights come; calls before that raise `Asleep`."""

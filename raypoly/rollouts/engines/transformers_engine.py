@@ -22,7 +22,7 @@ from raypoly.core.config import GeneratorConfig
 from raypoly.core.errors import WeightsMismatch
 from raypoly.core.values import FinishReason, Float32, Int32
 from raypoly.learner.weight_hash import weight_hash
-from raypoly.rollouts.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
+from raypoly.rollouts.engines import Asleep, More, Sample, SampleRequest, Weights, end_tokens
 from raypoly.rollouts.engines.gloo_transfer import GlooReceiver
 from raypoly.rollouts.engines.kv_cache import decode_as_sdpa, growing_cache
 from raypoly.rollouts.engines.transfer import Parcel
@@ -32,6 +32,8 @@ _THIN_OUT = 0.75  # of a batch: with fewer rows alive the ended ones are dropped
 
 class TransformersEngine:
     """One model that decodes whole groups, up to `generator.max_sequences` responses at once."""
+
+    takes_more = True
 
     probe_tokens = 8
     """Tokens of a probe's response: the cache has no blocks, and ends with each call."""
@@ -51,11 +53,17 @@ class TransformersEngine:
         """Decoding steps so far: shows progress within a long batch."""
         self._stop = torch.tensor(end_tokens(model_path), device=self._device)
 
-    def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
+    def sample(self, requests: Sequence[SampleRequest], more: More | None = None) -> Iterator[tuple[int, list[Sample]]]:
         self._check_awake()
-        for batch in self._batches(requests):
-            limit = batch[0].limit(self._config.max_tokens)
-            yield from Decoding(self._model, batch, self._stop, self._config.temperature, limit).groups(self._beat)
+        come: Sequence[SampleRequest] | None = requests
+        waiting: list[SampleRequest] = []
+        while come is not None or waiting:
+            waiting += come or ()
+            batch, waiting = self._next_batch(waiting)
+            if batch:
+                yield from Decoding(self._model, batch, self._stop, self._config).groups(self._beat)
+            if come is not None:
+                come = more(not waiting) if more is not None else None
 
     def update_weights(self, weights: Weights) -> None:
         self._load((name, torch.from_numpy(value)) for name, value in weights.items())
@@ -111,16 +119,15 @@ class TransformersEngine:
         out: Float32 = logp.gather(1, ids[0, 1:, None]).squeeze(1).cpu().numpy().astype(np.float32)
         return out
 
-    def _batches(self, requests: Sequence[SampleRequest]) -> Iterator[list[SampleRequest]]:
-        batch: list[SampleRequest] = []
-        for request in requests:
-            size = sum(len(r.seeds) for r in batch) + len(request.seeds)
-            if batch and (size > self._config.max_sequences or batch[0].max_tokens != request.max_tokens):
-                yield batch
-                batch = []
-            batch.append(request)
-        if batch:
-            yield batch
+    def _next_batch(self, waiting: list[SampleRequest]) -> tuple[list[SampleRequest], list[SampleRequest]]:
+        """The next batch, and what waits after it."""
+        count, size = 0, 0
+        for request in waiting:
+            size += len(request.seeds)
+            if count and size > self._config.max_sequences:
+                break
+            count += 1
+        return waiting[:count], waiting[count:]
 
 
 class Decoding:
@@ -131,11 +138,13 @@ class Decoding:
         model: PreTrainedModel,
         requests: Sequence[SampleRequest],
         ends: torch.Tensor,
-        temperature: float,
-        most_tokens: int,
+        config: GeneratorConfig,
     ) -> None:
-        self._model, self._requests, self._ends, self._temperature = model, requests, ends, temperature
+        self._model, self._requests, self._ends, self._temperature = model, requests, ends, config.temperature
         device = ends.device
+        limits = [request.limit(config.max_tokens) for request in requests for _ in request.seeds]
+        most_tokens = max(limits)
+        self._limit_R = torch.tensor(limits, device=device)
         seeds = [seed for request in requests for seed in request.seeds]
         draws = [np.random.Generator(np.random.Philox(key=seed)).random(most_tokens) for seed in seeds]
         self._uniform_RT = torch.from_numpy(np.stack(draws)).to(device)
@@ -143,7 +152,7 @@ class Decoding:
         self._request_R = [g for g, request in enumerate(requests) for _ in request.seeds]
         self._tokens_RT = torch.zeros(len(seeds), most_tokens, dtype=torch.int64, device=device)
         self._logprobs_RT = torch.zeros(len(seeds), most_tokens, device=device)
-        self._length_R = [most_tokens] * len(seeds)
+        self._length_R = limits
         self._ended_R = [False] * len(seeds)
         self._left_G = [len(request.seeds) for request in requests]
         self._row_B = torch.arange(len(seeds), device=device)
@@ -160,14 +169,12 @@ class Decoding:
             beat()
             self._tokens_RT[self._row_B, t] = token_B1[:, 0]
             self._logprobs_RT[self._row_B, t] = logp_BV.gather(1, token_B1)[:, 0]
-            yield from self._end(self._alive_B & torch.isin(token_B1[:, 0], self._ends), t)
+            stopped_B = torch.isin(token_B1[:, 0], self._ends)
+            yield from self._end(self._alive_B & (stopped_B | (self._limit_R[self._row_B] == t + 1)), stopped_B, t)
             if not bool(self._alive_B.any()):
                 return
             if t + 1 < self._tokens_RT.shape[1]:
                 logp_BV = self._feed(self._drop_ended(token_B1))
-        for g, left in enumerate(self._left_G):
-            if left:
-                yield self._group(g)
 
     def _read_prompts(self) -> torch.Tensor:
         """Log-probabilities of the first tokens, float32 [R, V], by one prefill for each group."""
@@ -189,11 +196,11 @@ class Decoding:
             token_B1 = torch.where(greedy_B1, logp_BV.argmax(-1, keepdim=True), token_B1)
         return token_B1
 
-    def _end(self, ended_B: torch.Tensor, t: int) -> Iterator[tuple[int, list[Sample]]]:
-        """Groups that are complete when these rows end with token t."""
+    def _end(self, ended_B: torch.Tensor, stopped_B: torch.Tensor, t: int) -> Iterator[tuple[int, list[Sample]]]:
+        """Groups that are complete when these rows end with token t, by an end token (`stopped_B`) or their limit."""
         self._alive_B &= ~ended_B
-        for row in self._row_B[ended_B].tolist():
-            self._length_R[row], self._ended_R[row] = t + 1, True
+        for row, stopped in zip(self._row_B[ended_B].tolist(), stopped_B[ended_B].tolist(), strict=True):
+            self._length_R[row], self._ended_R[row] = t + 1, stopped
             g = self._request_R[row]
             self._left_G[g] -= 1
             if not self._left_G[g]:

@@ -18,7 +18,16 @@ from transformers import AutoConfig
 
 from raypoly.core.config import GeneratorConfig
 from raypoly.core.values import Float32, Int32
-from raypoly.rollouts.engines import CPU_BLOCK, Asleep, Sample, SampleRequest, Weights, cpu_cache_bytes, end_tokens
+from raypoly.rollouts.engines import (
+    CPU_BLOCK,
+    Asleep,
+    More,
+    Sample,
+    SampleRequest,
+    Weights,
+    cpu_cache_bytes,
+    end_tokens,
+)
 from raypoly.rollouts.engines.transfer import Parcel
 from raypoly.rollouts.engines.vllm_transfer import backend, checked_vllm, update_info
 from raypoly.rollouts.engines.vllm_weights import LOAD_FORMAT, LoadedWeights, keep_head_in_float32, register_loader
@@ -35,6 +44,8 @@ from raypoly.rollouts.engines.vllm_weights import LOAD_FORMAT, LoadedWeights, ke
 #   engine keeps its memory while it sleeps.
 class VllmEngine:
     """One in-process vLLM engine."""
+
+    takes_more = True
 
     def __init__(self, model_path: Path, config: GeneratorConfig, dtype: str) -> None:
         cuda = torch.cuda.is_available()
@@ -55,7 +66,7 @@ class VllmEngine:
                 dtype=dtype,
                 # logits as the learner has them: sums in float32, not rounded
                 hf_overrides={"head_dtype": "float32", **({"tie_word_embeddings": False} if tied else {})},
-                max_model_len=config.max_prompt_tokens + config.max_tokens,
+                max_model_len=config.longest_row,
                 max_num_seqs=config.max_sequences,
                 logprobs_mode="processed_logprobs",
                 generation_config="vllm",
@@ -70,7 +81,7 @@ class VllmEngine:
                 # Runner V2 has no generators: its noise is a hash of seed, position and token.
                 enforce_eager=not cuda,
                 enable_chunked_prefill=cuda,
-                max_num_batched_tokens=max(8192, config.max_prompt_tokens + config.max_tokens),
+                max_num_batched_tokens=max(8192, config.longest_row),
                 seed=0,
                 **cache | ({"load_format": LOAD_FORMAT} if tied else {}) | config.engine_args,
             )
@@ -84,31 +95,46 @@ class VllmEngine:
         self.decoded = 0
         """Engine steps so far: shows progress within a long group."""
 
-    def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
+    def sample(self, requests: Sequence[SampleRequest], more: More | None = None) -> Iterator[tuple[int, list[Sample]]]:
         self._check_awake()
         self._forget_prefixes()
         place: dict[str, tuple[int, int]] = {}
         groups: dict[int, list[Sample | None]] = {}
-        for request in requests:
-            groups[request.slot] = [None] * len(request.seeds)
-            prompt = {"prompt_token_ids": request.prompt_tokens.tolist()}
-            limit = request.limit(self._config.max_tokens)
-            for index, seed in enumerate(request.seeds):
-                self._submitted += 1
-                name = str(self._submitted)
-                place[name] = (request.slot, index)
-                own = {"temperature": 0.0} if request.greedy else {"seed": seed}
-                self._engine.add_request(name, prompt, self._params(max_tokens=limit, **own))
-        while self._engine.has_unfinished_requests():
+        come: Sequence[SampleRequest] | None = requests
+        while True:
+            for request in come or ():
+                groups[request.slot] = [None] * len(request.seeds)
+                for index, name in enumerate(self._add(request)):
+                    place[name] = (request.slot, index)
+            idle = not self._engine.has_unfinished_requests()
+            if more is not None and come is not None:
+                come = more(idle)
+                if idle:
+                    continue
+            elif idle:
+                return
+            else:
+                come = None
             self.decoded += 1
             for output in self._engine.step():
                 if not output.finished:
                     continue
-                slot, index = place[output.request_id]
+                slot, index = place.pop(output.request_id)
                 groups[slot][index] = _sample(output.outputs[0])
                 done = [sample for sample in groups[slot] if sample is not None]
                 if len(done) == len(groups[slot]):
                     yield slot, done
+
+    def _add(self, request: SampleRequest) -> Iterator[str]:
+        """Its names in the engine, one a response."""
+        prompt = {"prompt_token_ids": request.prompt_tokens.tolist()}
+        limit = request.limit(self._config.max_tokens)
+        for seed in request.seeds:
+            self._submitted += 1
+            name = str(self._submitted)
+            own = {"temperature": 0.0} if request.greedy else {"seed": seed}
+            self._engine.add_request(name, prompt, self._params(max_tokens=limit, **own))
+            yield name
 
     def update_weights(self, weights: Weights) -> None:
         tensors = [(name, torch.from_numpy(np.ascontiguousarray(value))) for name, value in weights.items()]

@@ -26,7 +26,6 @@ KNOWN: Mapping[str, str] = {
     "skills": "raypoly.rollouts.scaffolds.direct:Skills",
     "sketch_then_solve": "raypoly.rollouts.scaffolds.sketch_then_solve:SketchThenSolve",
     "plan_search": "raypoly.rollouts.scaffolds.plan_search:PlanSearch",
-    "repair": "raypoly.rollouts.scaffolds.repair:Repair",
     "given": "raypoly.rollouts.scaffolds.given:Given",
 }
 

@@ -22,6 +22,7 @@ from raypoly.core.values import Problem, Split, TestSuite
 from raypoly.data import ProblemSet
 from raypoly.data.problem_set import check_apart
 from raypoly.data.public_tests import set_apart
+from raypoly.rollouts import environments
 from raypoly.rollouts.scaffolds import KNOWN, Scaffold, build, name_of_run, of_run
 from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
 
@@ -44,8 +45,8 @@ def fit_problems(problem_set: ProblemSet, config: Config) -> ProblemSet:
 
 
 def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
-    """Problems with public tests set apart from those that decide, if a scaffold of the run shows any."""
-    shown = max(scaffold.shown_tests for scaffold in (of_run(config), *of_evaluations(config).values()))
+    """Problems with public tests set apart from those that decide, if the run's environment shows any."""
+    shown = environments.of_run(config).shown_tests
     if not shown:
         return problem_set
     apart = {name: [set_apart(it, shown) for it in split] for name, split in problem_set.splits.items()}
@@ -118,6 +119,5 @@ def distinct_prompts(scaffold: Scaffold, attempts: int) -> int:
 def planned_rows(objective: Objective, scaffold: Scaffold, attempts: int) -> int:
     """N where drafts are not trained, N + D where they are, D without attempts; at least 1. They divide a step's loss
     beside the planned problems; being planned, they are the same whatever was sampled."""
-    trained = objective.trains_drafts or scaffold.trains_drafts
-    drafts = scaffold.planned_drafts(attempts) if trained else 0
+    drafts = scaffold.planned_drafts(attempts) if objective.trains_drafts else 0
     return max(1, scaffold.planned_attempts(attempts) + drafts)

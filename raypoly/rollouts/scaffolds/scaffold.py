@@ -40,10 +40,6 @@ class Ask:
     text: str | None = None
     """The response, given and not sampled; its tokens end with that of the end of a sequence, and its log-probabilities
     are NaN. Empty: an attempt without tokens, which fails."""
-    score: bool = False
-    """Whether the scaffold wants to see a draft's verdict on the problem's public tests."""
-    take: int | None = None
-    """Index of a draft that is the attempt: its tokens, log-probabilities and weight version."""
 
 
 class ScaffoldConfig(BaseModel):
@@ -115,16 +111,6 @@ class Scaffold(ABC):
         """K, the methods of a plan of this scaffold."""
         return 1
 
-    @property
-    def trains_drafts(self) -> bool:
-        """Whether drafts get the advantage of the attempts that they led to, where the objective has none."""
-        return False
-
-    @property
-    def shown_tests(self) -> int:
-        """How many tests are set apart for showing, where a problem has no public tests."""
-        return 0
-
     def check(self, attempts: int) -> None:  # noqa: B027  (most take any number)
         """Raise `UsageError` for a number of attempts that can't work."""
 
@@ -170,17 +156,12 @@ def is_final(asks: Sequence[Ask]) -> bool:
 def _wrong(ask: Ask, drafts: Sequence[Draft]) -> str | None:
     if not isinstance(ask, Ask):
         return f"by {type(ask).__name__}, which is no Ask"
-    for what, place in (("a parent", ask.parent), ("a draft to take", ask.take)):
-        if place is not None and not 0 <= place < len(drafts):
-            return f"with {what} of number {place}, and there are {len(drafts)} drafts"
-    if not isinstance(ask.prompt, str) or (not ask.prompt and ask.take is None):
+    if ask.parent is not None and not 0 <= ask.parent < len(drafts):
+        return f"with a parent of number {ask.parent}, and there are {len(drafts)} drafts"
+    if not isinstance(ask.prompt, str) or not ask.prompt:
         return f"behind a prompt that is no text: {ask.prompt!r}"
-    if ask.count < 1 or (ask.take is not None and ask.count > 1):
+    if ask.count < 1:
         return f"for {ask.count} rollouts of one kind"
     if not ask.role or (ask.max_tokens is not None and ask.max_tokens < 1):
         return f"with role {ask.role!r} and max_tokens {ask.max_tokens}"
-    if ask.score and (ask.role == ATTEMPT):
-        return "for the public verdict of an attempt, which only drafts have"
-    if ask.take is not None and ask.role != ATTEMPT:
-        return "for a draft that is another draft"
     return None

@@ -1,8 +1,8 @@
 """Rollouts, drafts and the findings of stages as Arrow columns, one row a rollout; token arrays are lists of numbers.
 
 Every value comes back with the same bits. Text that UTF-8 can't hold (lone surrogates in a program's message) is
-kept with backslash escapes in its place. A draft has the columns of a rollout and of a verdict (null where nobody
-asked for one), `role`, and `parent` (null: it was made from no draft).
+kept with backslash escapes in its place. A draft has the columns of a rollout, `role`, and `parent` (null: it was made
+from no draft).
 
 Findings of `score`, `judge` and `prompt_logprobs` have columns of their own. A finding of any other stage is a
 `pyarrow.RecordBatch` of N rows. Beside the columns of a stage there is a column `state`:
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from itertools import pairwise
 from typing import Any
 
@@ -37,12 +37,24 @@ from raypoly.core.values import (
     Labels,
     Rollout,
     Skipped,
+    Turn,
     Verdict,
 )
 
 TOKENS = pa.list_(pa.float32())
 """The type of a column with a number for each token of a response."""
 _TOKEN_ADVANTAGES = "token_advantages"
+_TURNS = pa.list_(
+    pa.struct(
+        {
+            "role": pa.string(),
+            "start": pa.int32(),
+            "text": pa.string(),
+            "finish_reason": pa.string(),
+            "seconds": pa.float64(),
+        }
+    )
+)
 DRAFT_OF = "draft_of"
 """The column of attempts that names their draft; null for none."""
 
@@ -56,6 +68,7 @@ def rollout_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
         "finish_reason": pa.array([rollout.finish_reason for rollout in rollouts], pa.string()),
         "seed": pa.array([rollout.seed for rollout in rollouts], pa.uint64()),
         "weight_version": pa.array([rollout.weight_version for rollout in rollouts], pa.int32()),
+        **_turn_columns(rollouts),
     }
 
 
@@ -66,7 +79,27 @@ def rollouts_of(table: pa.Table) -> tuple[Rollout, ...]:
         arrays_of(table.column("logprobs")),
         *(table.column(name).to_pylist() for name in ("text", "finish_reason", "seed", "weight_version")),
     )
-    return tuple(Rollout(*row) for row in zip(*columns, strict=True))
+    if "turns" not in table.column_names:
+        return tuple(Rollout(*row) for row in zip(*columns, strict=True))
+    outcomes, turns = (table.column(name).to_pylist() for name in ("outcome", "turns"))
+    own = zip(arrays_of(table.column("own").cast(pa.list_(pa.int8()))), turns, outcomes, strict=True)
+    return tuple(
+        Rollout(*row, *((mask.astype(np.bool_), tuple(Turn(**turn) for turn in each), outcome) if each else ()))
+        for row, (mask, each, outcome) in zip(zip(*columns, strict=True), own, strict=True)
+    )
+
+
+def _turn_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
+    """Of conversations; no columns where there are none."""
+    if not any(rollout.turns for rollout in rollouts):
+        return {}
+    masks = [np.ones(len(it.tokens), np.int8) if it.mask is None else it.mask.astype(np.int8) for it in rollouts]
+    turns = [[asdict(turn) | {"text": _text(turn.text)} for turn in rollout.turns] for rollout in rollouts]
+    return {
+        "own": lists_of(masks, np.dtype(np.int8)).cast(pa.list_(pa.bool_())),
+        "turns": pa.array(turns, _TURNS),
+        "outcome": pa.array([rollout.outcome for rollout in rollouts], pa.float64()),
+    }
 
 
 def verdict_columns(verdicts: Sequence[Verdict]) -> dict[str, pa.Array]:
@@ -157,20 +190,14 @@ def cross_of(table: pa.Table) -> CrossLogprobs | None:
 def draft_columns(drafts: Sequence[Draft]) -> dict[str, pa.Array]:
     return {
         **rollout_columns([draft.rollout for draft in drafts]),
-        **known_verdict_columns([draft.verdict for draft in drafts]),
         "role": _strings([draft.role for draft in drafts]),
         "parent": pa.array([draft.parent for draft in drafts], pa.int32()),
     }
 
 
 def drafts_of(table: pa.Table) -> tuple[Draft, ...]:
-    scored = pc.is_valid(table.column("status"))
-    verdicts = iter(verdicts_of(table.filter(scored)))
-    columns = (scored.to_pylist(), table.column("role").to_pylist(), table.column("parent").to_pylist())
-    rows = zip(rollouts_of(table), *columns, strict=True)
-    return tuple(
-        Draft(rollout, role, parent, next(verdicts) if known else None) for rollout, known, role, parent in rows
-    )
+    columns = (table.column("role").to_pylist(), table.column("parent").to_pylist())
+    return tuple(Draft(*row) for row in zip(rollouts_of(table), *columns, strict=True))
 
 
 def draft_of_column(groups: Sequence[Group]) -> dict[str, pa.Array]:

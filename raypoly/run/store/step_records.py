@@ -1,6 +1,7 @@
 """Records of a step (one for each finding about each group, one for the applied update) and their journal objects.
 
-Drafted --> Generated --> StageFinding of one stage after another (at most one of each a slot; a Drafted a round)
+Drafted --> Turned --> Generated --> StageFinding of one stage after another (at most one of each a slot; a Drafted a
+                                     round, a Turned a turn of each rollout)
 Applied                                                           (one a step, when the learner has taken it)
 
 A journal object holds records of one step: a frame around one Arrow IPC stream for each kind.
@@ -22,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.core.errors import CorruptData
-from raypoly.core.values import Draft, Float32, Float64, Group, Rollout
+from raypoly.core.values import ASSISTANT, Draft, Float32, Float64, Group, Rollout
 from raypoly.run.store.rollout_columns import (
     DRAFT_OF,
     draft_columns,
@@ -37,6 +38,8 @@ from raypoly.run.store.sealed_files import SCHEMA, check_schema
 
 DRAFTED = "drafted-"
 """What the kind of a `Drafted` begins with; the round follows."""
+TURNED = "turned"
+"""What the kind of a `Turned` begins with; place and turn follow."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,22 @@ class Drafted:
     @property
     def kind(self) -> str:
         return f"{DRAFTED}{self.round}"
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A rollout of several turns, as far as it has come: a turn of the policy and what answered it are new."""
+
+    step: int
+    slot: int
+    place: int
+    rollout: Rollout
+    drafts: int = 0
+    """D: this does not count if a draft is lost to damage."""
+
+    @property
+    def kind(self) -> str:
+        return _turned(self.place, self.rollout)
 
 
 @dataclass(frozen=True)
@@ -100,7 +119,7 @@ class Applied:
     slot: int = field(default=-1, init=False)
 
 
-Record = Drafted | Generated | StageFinding | Applied
+Record = Drafted | Turned | Generated | StageFinding | Applied
 
 
 @dataclass(frozen=True)
@@ -131,12 +150,15 @@ class StepRecords:
     """None until the learner has taken the step."""
     drafts: Mapping[int, tuple[tuple[Draft, ...], ...]] = field(default_factory=dict)
     """By slot and round."""
+    conversations: Mapping[int, Mapping[int, Rollout]] = field(default_factory=dict)
+    """By slot and place, each as far as it has come, of groups that are not generated."""
 
     @property
     def keys(self) -> frozenset[tuple[int, str]]:
         """The (slot, kind) pairs that are committed and need no repeating."""
         keys = {(slot, kind) for slot, group in self.groups.items() for kind in ("generated", *group.findings)}
         keys |= {(slot, f"{DRAFTED}{i}") for slot, rounds in self.drafts.items() for i in range(len(rounds))}
+        keys |= {(slot, _turned(i, it)) for slot, own in self.conversations.items() for i, it in own.items()}
         if self.applied is not None:
             keys.add((self.applied.slot, self.applied.kind))
         return frozenset(keys)
@@ -169,6 +191,7 @@ def assemble(step: int, records: Iterable[Record]) -> StepRecords:
     # comes later and counts. `Applied` does not count where a group that it was made of is gone.
     groups: dict[int, Group] = {}
     drafts: dict[int, tuple[tuple[Draft, ...], ...]] = {}
+    talks: dict[int, dict[int, Rollout]] = {}
     applied: Applied | None = None
     for record in records:
         group, rounds = groups.get(record.slot), drafts.get(record.slot, ())
@@ -177,13 +200,17 @@ def assemble(step: int, records: Iterable[Record]) -> StepRecords:
         elif isinstance(record, Drafted):
             if record.round == len(rounds):
                 drafts[record.slot] = (*rounds, record.drafts)
+        elif isinstance(record, Turned):
+            if sum(map(len, rounds)) == record.drafts:
+                talks.setdefault(record.slot, {})[record.place] = record.rollout  # each has those before it
         elif isinstance(record, Generated):
             made = tuple(chain.from_iterable(rounds))
             if len(made) == record.drafts:
                 groups.setdefault(record.slot, replace(record.group, drafts=made))
         elif group is not None and record.kind not in group.findings and group.findings.keys() >= set(record.after):
             groups[record.slot] = group.with_findings(**{record.kind: record.finding})
-    return StepRecords(step, dict(sorted(groups.items())), applied, drafts)
+    open_ = {slot: own for slot, own in talks.items() if slot not in groups}
+    return StepRecords(step, dict(sorted(groups.items())), applied, drafts, open_)
 
 
 _MAGIC = b"RAYPOLYJ"
@@ -199,8 +226,8 @@ def encode(step: int, number: int, records: Sequence[Record]) -> bytes:
     if any(record.step != step for record in records):
         raise ValueError(f"records of another step than {step} can't share its journal object")
     sections: list[bytes] = []
-    for kind in dict.fromkeys(record.kind for record in records):
-        table = _table_of(kind, [record for record in records if record.kind == kind])
+    for kind in dict.fromkeys(map(_section_of, records)):
+        table = _table_of(kind, [record for record in records if _section_of(record) == kind])
         metadata = {"kind": kind, "step": str(step), "number": str(number)}
         sections.append(_to_ipc(table.replace_schema_metadata(metadata)))
     body = b"".join(_LENGTH.pack(len(section)) + section for section in sections)
@@ -230,6 +257,9 @@ def _table_of(kind: str, records: Sequence[Any]) -> pa.Table:
         return _applied_table(records)
     if kind == "generated":
         return _generated_table(records)
+    if kind == TURNED:
+        numbers = {n: pa.array([getattr(it, n) for it in records], pa.int32()) for n in ("slot", "place", "drafts")}
+        return pa.table({**numbers, **rollout_columns([record.rollout for record in records])})
     if not kind.startswith(DRAFTED):
         return _findings_table(kind, records)
     drafts = draft_columns([draft for record in records for draft in record.drafts])
@@ -242,6 +272,10 @@ def _records_of(kind: str, step: int, table: pa.Table) -> Iterator[Record]:
             yield Applied(step, row["digest"], json.loads(row["metrics"]), row["groups"])
     elif kind == "generated":
         yield from _generated_of(step, table)
+    elif kind == TURNED:
+        slots, places, drafts = (table.column(name).to_pylist() for name in ("slot", "place", "drafts"))
+        for slot, place, rollout, made in zip(slots, places, rollouts_of(table), drafts, strict=True):
+            yield Turned(step, slot, place, rollout, made)
     else:
         for slot, start, end in runs(table.column("slot")):
             rows = table.slice(start, end - start)
@@ -294,6 +328,14 @@ def _applied_table(records: Sequence[Applied]) -> pa.Table:
             "groups": pa.array([record.groups for record in records], pa.int32()),
         }
     )
+
+
+def _section_of(record: Record) -> str:
+    return TURNED if isinstance(record, Turned) else record.kind
+
+
+def _turned(place: int, rollout: Rollout) -> str:
+    return f"{TURNED}-{place}-{sum(turn.role == ASSISTANT for turn in rollout.turns)}"
 
 
 def _slots(records: Sequence[Record], sizes: Sequence[int]) -> pa.Array:

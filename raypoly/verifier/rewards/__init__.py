@@ -31,12 +31,15 @@ AskTerms = Callable[[AnsweredGroup], Awaitable[Mapping[str, Float64]]]
 class Rewards:
     outcome: RewardFunction
     terms: Mapping[str, NamedTerm]
+    drops_cut: bool = False
+    """`reward.when_cut=drop`: a response that a limit ended has no outcome."""
 
     @classmethod
     def of_run(cls, config: Config) -> Self:
         """Raises `UsageError` for a function or a term that is missing, or does not fit."""
         terms = {term.name: term for term in build_terms(config)}
-        return cls(reward_function(config), dict(sorted(terms.items())))  # in whatever order a config has them
+        terms = dict(sorted(terms.items()))  # in whatever order a config has them
+        return cls(reward_function(config), terms, config.reward.when_cut == "drop")
 
     @property
     def in_stage(self) -> bool:

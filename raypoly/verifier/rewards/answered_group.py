@@ -48,8 +48,8 @@ class AnsweredGroup:
 
     @property
     def lengths(self) -> Float64:
-        """float64 [N]: tokens of each response."""
-        return np.array([len(rollout.tokens) for rollout in self.rollouts], dtype=np.float64)
+        """float64 [N]: the policy's own tokens of each response."""
+        return np.array([rollout.length for rollout in self.rollouts], dtype=np.float64)
 
     def of(self, chosen: Sequence[int]) -> AnsweredGroup:
         """Some of its responses. Findings stay those of the whole group."""

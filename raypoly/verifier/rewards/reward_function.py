@@ -86,7 +86,7 @@ class RewardFunction:
         """Outcomes of raypoly's own functions, float64 [N], which follow from the verdicts; NaN for `infra`."""
         pairs = zip(rollouts, verdicts, strict=True)
         found = [_UNKNOWN if v.status == "infra" else self.function(problem, r, v) for r, v in pairs]
-        return np.array(found, dtype=np.float64)
+        return _with_own(np.array(found, dtype=np.float64), rollouts)
 
     async def values(self, answered: AnsweredGroup, call: Call | None = None) -> Valued:
         """Outcomes of the group's responses. `call` makes each call of the function.
@@ -161,7 +161,7 @@ class RewardFunction:
         numbers = [_parts_of(result) for result in results]
         names = sorted({name for each in numbers for name in each})
         parts = {name: np.array([each.get(name, _UNKNOWN) for each in numbers]) for name in names}
-        return Valued(np.array(outcome, dtype=np.float64), parts)
+        return Valued(_with_own(np.array(outcome, dtype=np.float64), answered.rollouts), parts)
 
     @contextmanager
     def _noted(self, answered: AnsweredGroup, what: str) -> Iterator[None]:
@@ -173,6 +173,15 @@ class RewardFunction:
         except Exception as error:
             error.add_note(f"raised by {self.name} on {what}, in step {answered.step}")
             raise
+
+
+def _with_own(outcomes: Float64, rollouts: Sequence[Rollout]) -> Float64:
+    """With what a rollout's environment says that it is worth, where it does."""
+    said = [rollout.outcome for rollout in rollouts]
+    found: Float64 = np.array(
+        [one if own is None else own for one, own in zip(outcomes, said, strict=True)], np.float64
+    )
+    return found
 
 
 def outcome_of(result: Any, name: str, problem: Problem) -> float:

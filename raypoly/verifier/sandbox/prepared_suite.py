@@ -84,6 +84,8 @@ Suite = Cases | tuple[Script, ...] | None
 def read_suite(problem: Problem) -> Suite:
     """Parse JSON tests. Raises `BrokenTests` if they don't follow `TestSuite`."""
     kind = problem.tests.kind
+    if kind == "run":
+        return (Script(problem.tests.source.encode("utf-8", "replace"), ""),)
     try:
         rows = loads(problem.tests.source)
         if not rows:

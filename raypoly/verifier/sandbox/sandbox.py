@@ -208,7 +208,7 @@ class Sandbox:
 
     def _observe(self, problem: Problem, code: str, outcome: TestsOutcome) -> Evidence | None:
         evidence = self._evidence
-        if not outcome.parses or evidence is None:
+        if not outcome.parses or evidence is None or problem.tests.kind == "run":
             return None
         suite = self._suite(problem)
         cases = suite.cases if isinstance(suite, Cases) else ()

@@ -7,7 +7,8 @@ import os
 from dataclasses import replace
 
 from raypoly.core.errors import BrokenTests
-from raypoly.core.values import Problem
+from raypoly.core.text import shortened
+from raypoly.core.values import Failure, Problem
 from raypoly.verifier.sandbox.candidate_process import LAST_WORDS, NONCE, scratch_full_stop, stop_of_reply
 from raypoly.verifier.sandbox.channel import Clock, Garbled, OutOfTime, ScratchFull
 from raypoly.verifier.sandbox.child import plain_data
@@ -19,6 +20,8 @@ from raypoly.verifier.sandbox.zygote_client import Forker, stop_of_exit
 
 CHECKER_SECONDS = 20.0
 """CPU seconds for a checker on one output."""
+MOST_SHOWN = 8_000
+"""Characters of what a run printed that are kept (tests of kind `run`)."""
 # most characters of an output for a checker
 _LARGEST_CHECKED = 2 << 20
 # An output that ran as code could print what it likes: nothing begins to run here but the checker and modules.
@@ -48,14 +51,21 @@ class ScriptRun:
         self._forker, self._clock, self._problem, self._tests = forker, clock, problem, tests
         self._code = code.encode("utf-8", "surrogatepass")
         self._outcome = TestsOutcome(total=len(tests))
+        self._printed = b""
         if any(len(test.input) >= SCRATCH_BYTES for test in tests):
             raise BrokenTests(f"An input of problem {problem.id} has more than {SCRATCH_BYTES >> 20} MiB.")
 
     def refused(self, refusal: Refusal) -> TestsOutcome:
-        return self._outcome.refuse(refusal, 1, *_shown_test(self._tests[0]))
+        if self._problem.tests.kind != "run":
+            return self._outcome.refuse(refusal, 1, *_shown_test(self._tests[0]))
+        outcome = self._outcome.refuse(refusal)
+        outcome.detail, outcome.failure = refusal.stop.why, Failure(1, "", "", "")
+        return outcome
 
     def judge(self, all_tests: bool) -> TestsOutcome:
         """Run up to the first failed test, or `all_tests`."""
+        if self._problem.tests.kind == "run":
+            return self._shown()
         outcome, comparison = self._outcome, self._problem.tests.comparison
         for number, test in enumerate(self._tests, 1):
             given, expected = _shown_test(test)
@@ -70,6 +80,18 @@ class ScriptRun:
                 outcome.wrong(number, given, repr(printed[:200]), expected)
             if not all_tests or not outcome.parses:
                 break
+        return outcome
+
+    def _shown(self) -> TestsOutcome:
+        """Run it once, and keep what it printed, whatever that is."""
+        outcome = self._outcome
+        try:
+            self._run(self._tests[0])
+            outcome.passed = 1
+        except TestStopped as stop:
+            outcome.stop(stop, 0, "")
+            outcome.detail = stop.why
+        outcome.failure = Failure(1, "", shortened(self._printed.decode("utf-8", "replace"), MOST_SHOWN), "")
         return outcome
 
     def _accepted(self, test: Script, printed: str, number: int) -> bool:
@@ -120,6 +142,7 @@ class ScriptRun:
             self._outcome.seconds.append(ended.cpu_seconds)
         if not ended_well:
             raise TestStopped("error", "it closed its standard output and went on")
+        self._printed = printed
         if ended.status:
             self._raise_why(printed.rpartition(nonce), stop_of_exit(ended, clock))
         try:
@@ -129,7 +152,8 @@ class ScriptRun:
 
     def _raise_why(self, parts: tuple[bytes, bytes, bytes], exit: TestStopped) -> None:
         # a program that raised has written why behind its output
-        _, nonce, words = parts
+        before, nonce, words = parts
+        self._printed = before if nonce else words
         try:
             reply = plain_data.decode(words) if nonce and len(words) <= LAST_WORDS else None
         except plain_data.Malformed:

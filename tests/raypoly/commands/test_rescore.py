@@ -294,11 +294,11 @@ def test_attempts_are_labelled_again(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("scaffold", "differing"), [("repair", 0), ("direct", 18)])
-def test_a_test_that_the_scaffold_showed_decides_nothing(tmp_path: Path, scaffold: str, differing: int) -> None:
+@pytest.mark.parametrize(("environment", "differing"), [("repair", 0), ("single_turn", 18)])
+def test_a_test_that_the_environment_showed_decides_nothing(tmp_path: Path, environment: str, differing: int) -> None:
     """The first test of each problem is wrong today. `repair` showed it, so that the second one alone decides."""
-    shown = ["scaffold.public_tests=1"] if scaffold == "repair" else []
-    run = write_scored_run(tmp_path, as_scored, without_labels, None, f"scaffold.name={scaffold}", *shown)
+    shown = ["environment.public_tests=1"] if environment == "repair" else []
+    run = write_scored_run(tmp_path, as_scored, without_labels, None, f"environment.name={environment}", *shown)
     wrong = write_problems(tmp_path / "wrong.jsonl", [row_of(name, expected=7) for name in NAMES])
     rescore(run, str(tmp_path / "d.jsonl"), wrong, [], workers=1)
     assert sum(len(row.get("changed", ())) for row in read_rows(tmp_path / "d.jsonl")) == differing

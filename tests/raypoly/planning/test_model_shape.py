@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 from raypoly.learner.adapters import add_adapters
 from raypoly.learner.policy_model import is_packed, load_model
 from raypoly.learner.tiny_model import build_model
-from raypoly.planning.model_shape import PUBLISHED, TINY, from_config, is_mixture, row_layout, shape_of
+from raypoly.planning.model_shape import PUBLISHED, TINY, context_of, from_config, is_mixture, row_layout, shape_of
 from tests.raypoly.learner.test_model_families import PACKED, PADDED
 from tests.raypoly.learner.test_packing import folder
 
@@ -92,6 +92,7 @@ def test_a_variant_of_a_published_model_has_its_shape_without_network(monkeypatc
 
 def test_the_tiny_models_shape_is_that_of_the_model_that_is_built() -> None:
     model = build_model(TINY.vocabulary, seed=0)
+    assert model.config.max_position_embeddings == context_of(None)
     assert from_config(model.config.to_dict()) == TINY
 
 

@@ -6,7 +6,6 @@ import random
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +14,12 @@ from raypoly.algorithms.objectives import Credit, Objective, ScoredGroup
 from raypoly.algorithms.objectives.grpo import relative
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
-from raypoly.core.values import Draft, Int32, Problem, Rollout, TestSuite, Verdict
+from raypoly.core.values import Draft, Problem, Rollout, TestSuite
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import named_scaffolds
 from raypoly.run.store.step_records import CompletedStep, Drafted, decode, encode
 from tests.support.virtual_clock import run_virtual
-from tests.workflows.step.virtual_run import Recorder, Sampler, facts, open_virtual, stopped_after, taken
+from tests.workflows.step.virtual_run import Recorder, facts, open_virtual, stopped_after, taken
 
 
 def number(draft: Draft) -> int:
@@ -52,14 +51,17 @@ class FourRounds(Scaffold):
 
 
 class Ragged(Scaffold):
-    """Every second problem is asked at once, the others behind a draft; the first attempt is the draft itself."""
+    """Every second problem is asked at once, the others behind a draft."""
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
         if int(problem.id[1:]) % 2:
             return [Ask(problem.prompt, count=attempts)]
         if not drafts:
-            return [Ask(problem.prompt, "try")]
-        return [Ask(problem.prompt, take=0), Ask(f"{number(drafts[0])} {problem.prompt}", parent=0, count=attempts - 1)]
+            return [Ask(problem.prompt, "note")]
+        return [
+            Ask(problem.prompt, parent=0),
+            Ask(f"{number(drafts[0])} {problem.prompt}", parent=0, count=attempts - 1),
+        ]
 
 
 class PaysDrafts(Objective):
@@ -116,16 +118,14 @@ def test_plans_come_first_then_an_attempt_behind_each_with_the_seed_that_it_has_
         assert [r.seed for r in group.rollouts] == [r.seed for r in same.rollouts]
 
 
-def test_groups_of_one_step_may_need_different_rounds_and_a_draft_may_be_the_attempt(tmp_path: Path) -> None:
+def test_groups_of_one_step_may_need_different_rounds(tmp_path: Path) -> None:
     step, recorder, submitted, _ = finished(tmp_path, f"scaffold.name={named(Ragged)}")
-    assert [len(each) for each in submitted] == [4, sum(bool(group.drafts) for group in step.groups)]
+    assert [len(each) for each in submitted] == [4, 2 * sum(bool(group.drafts) for group in step.groups)]
     drafted = [group for group in step.groups if group.drafts]
     assert drafted
     for group in drafted:
-        assert group.taken == {0}
-        assert group.rollouts[0].seed == group.drafts[0].rollout.seed
         assert group.draft_of.tolist() == [0, 0, 0, 0]
-    assert sum(recorder.calls) == 4, "a draft that is an attempt has one row"
+    assert sum(recorder.calls) == 4, "a draft has no row"
 
 
 @pytest.mark.parametrize("scaffold", [TwoRounds, FourRounds, Ragged])
@@ -202,57 +202,6 @@ def test_a_scaffold_that_solves_nothing_is_trained_on_its_drafts_and_nothing_is_
         assert again.applied.digest == whole.applied.digest
 
 
-class Tries(Scaffold):
-    """One try, whose public verdict decides whether it is the attempt."""
-
-    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
-        if not drafts:
-            return [Ask(problem.prompt, "try", attempts, score=True)]
-        failed = [draft.verdict is not None and not draft.verdict.passed for draft in drafts]
-        return [
-            Ask(f"{number(drafts[i])} {problem.prompt}", parent=i) if again else Ask(problem.prompt, take=i)
-            for i, again in enumerate(failed)
-        ]
-
-
-def test_a_round_of_drafts_that_are_all_taken_samples_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def verdicts(services: Any, slot: int, problem: Problem, rollouts: Sequence[Rollout]) -> list[Verdict]:
-        return [Verdict("passed", 1, 1, 0.1)] * len(rollouts)
-
-    encode = Sampler.encode
-
-    async def encode_some(self: Sampler, texts: Sequence[str]) -> list[Int32]:
-        assert texts, "an engine's tokenizer takes no empty batch"
-        return await encode(self, texts)
-
-    monkeypatch.setattr("workflows.step.rollouts.public_verdicts", verdicts)
-    monkeypatch.setattr(Sampler, "encode", encode_some)
-    whole, _, submitted, _ = finished(tmp_path, f"scaffold.name={named(Tries)}")
-    assert [len(each) for each in submitted] == [4]
-    assert all(group.taken == {0, 1, 2, 3} for group in whole.groups)
-
-
-def test_a_group_whose_public_tests_can_t_be_run_is_set_aside_without_attempts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def verdicts(services: Any, slot: int, problem: Problem, rollouts: Sequence[Rollout]) -> list[Verdict]:
-        status: Any = "infra" if slot == 1 else "wrong"
-        return [Verdict(status, 0, 1, 0.1, "no such library")] * len(rollouts)
-
-    monkeypatch.setattr("workflows.step.rollouts.public_verdicts", verdicts)
-    own = (f"scaffold.name={named(Tries)}", "run.max_set_aside=1")
-    whole, _, submitted, kinds = finished(tmp_path / "whole", *own)
-    assert [len(each) for each in submitted] == [4, 12], "the group that is set aside is asked nothing more"
-    assert [group.size for group in whole.groups] == [4, 0, 4, 4]
-    assert whole.applied.metrics["set_aside_problems"] == {whole.groups[1].problem_id: "no such library"}
-    assert kinds.count("generated") == 4
-    for commits in range(0, len(kinds), 2):
-        folder = tmp_path / f"killed-{commits}"
-        run_virtual(stopped_after(open_virtual(folder, {"p1"}, own), commits))
-        again, *_ = finished(folder, *own)
-        assert facts(again.groups) == facts(whole.groups)
-
-
 class Wrong(Scaffold):
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
         return [Ask(problem.prompt, count=attempts - 1)]
@@ -307,12 +256,11 @@ class LongBehind(Scaffold):
 def test_records_of_drafts_come_back_as_they_were() -> None:
     tokens, logprobs = np.array([1, 2], np.int32), np.array([-1.0, -0.5], np.float32)
     rollout = Rollout(tokens, tokens, logprobs, "A: loop", "length", 7, 3)
-    failed = Verdict("wrong", 1, 2, 0.1, "test 2")
-    drafts = (Draft(rollout, "plan"), Draft(rollout, "try", 0, failed))
+    drafts = (Draft(rollout, "plan"), Draft(rollout, "note", 0))
     (record,) = decode(4, 1, encode(4, 1, [Drafted(4, 2, 1, drafts)]))
     assert isinstance(record, Drafted)
     assert (record.step, record.slot, record.round) == (4, 2, 1)
-    assert [(d.role, d.parent, d.verdict) for d in record.drafts] == [("plan", None, None), ("try", 0, failed)]
+    assert [(d.role, d.parent) for d in record.drafts] == [("plan", None), ("note", 0)]
     np.testing.assert_array_equal(record.drafts[1].rollout.logprobs, logprobs)
 
 

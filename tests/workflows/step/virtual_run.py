@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from actors.model_files import Continuation, Observed
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.config import Config
 from raypoly.core.settings import load
@@ -60,22 +61,34 @@ class Sampler(TimedGenerator):
     async def encode(self, texts: Sequence[str]) -> list[Int32]:
         return [np.array(re.findall(r"\d+", said), np.int32) for said in texts]
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+    async def sample(
+        self, requests: Sequence[SampleRequest], feed: asyncio.Queue[SampleRequest | None] | None = None
+    ) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         self.submitted.append([request.slot for request in requests])
         await asyncio.sleep(1.0)
         self.at_work()
         for request in reversed(requests):
-            fails = f"p{request.prompt_tokens[-1]}" in self.dull
-            programs = [
-                timed_program(2.0 if fails or i % 2 else 0.01, 1.0, str(seed)) for i, seed in enumerate(request.seeds)
-            ]
-            yield (
-                request.slot,
-                tuple(
-                    Rollout(request.prompt_tokens, _tokens(seed), np.zeros(2, np.float32), said, "stop", seed, 0)
-                    for said, seed in zip(programs, request.seeds, strict=True)
-                ),
-            )
+            yield request.slot, self._sampled(request)
+        while feed is not None and (more := await feed.get()) is not None:
+            self.submitted[-1].append(more.slot)
+            await asyncio.sleep(0.1)
+            yield more.slot, self._sampled(more)
+
+    def _sampled(self, request: SampleRequest) -> tuple[Rollout, ...]:
+        fails = f"p{request.prompt_tokens[-1]}" in self.dull
+        programs = [
+            timed_program(2.0 if fails or i % 2 else 0.01, 1.0, str(seed)) for i, seed in enumerate(request.seeds)
+        ]
+        return tuple(
+            Rollout(request.prompt_tokens, _tokens(seed), np.zeros(2, np.float32), said, "stop", seed, 0)
+            for said, seed in zip(programs, request.seeds, strict=True)
+        )
+
+    async def takes_more(self) -> bool:
+        return True
+
+    async def continuations(self, observations: Sequence[Observed]) -> list[Continuation]:
+        return [Continuation(np.array([len(it.text), 7, 7], np.int32), it.text, False) for it in observations]
 
 
 class Recorder:
@@ -97,7 +110,8 @@ class Recorder:
         self.told += [told[start : start + ROLLOUTS] for start in range(0, len(told), ROLLOUTS)]
         self.calls.append(len(rows) // ROLLOUTS)
         for row in rows:
-            self._rows.update(row.prompt_tokens.tobytes() + row.tokens.tobytes() + repr(row.advantage).encode())
+            self._rows.update(row.prompt_tokens.tobytes() + row.tokens.tobytes())
+            self._rows.update(repr((row.advantage, row.mask)).encode())
 
     async def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
         self.told.append("cross")
@@ -234,7 +248,8 @@ def facts(groups: Sequence[Group]) -> list[Any]:
     """All that a resumed run's groups must have like an undisturbed one's."""
 
     def of(rollout: Rollout) -> Any:
-        return rollout.seed, rollout.prompt_tokens.tolist(), rollout.tokens.tolist()
+        turns = [(turn.role, turn.start, turn.text) for turn in rollout.turns]
+        return rollout.seed, rollout.prompt_tokens.tolist(), rollout.tokens.tolist(), turns, rollout.finish_reason
 
     return [
         (

@@ -179,7 +179,7 @@ def _encoded(stage: GroupStage, group: Group, finding: Any) -> Any:
 
 
 def _check_tokens(stage: GroupStage, group: Group, rows: pa.RecordBatch) -> None:
-    wanted = [len(rollout.tokens) for rollout in group.rollouts]
+    wanted = [rollout.length for rollout in group.rollouts]
     for name in (name for name, kind in stage.columns.items() if kind == TOKENS):
         lengths = rows.column(name).value_lengths().to_pylist()
         if lengths != wanted:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from raypoly.algorithms.objectives.objective import needed_stages
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
 from raypoly.core.seeds import derive
-from raypoly.core.values import CrossLogprobs, Float64, Group, Labels, Problem, Rollout, Verdict
+from raypoly.core.values import CrossLogprobs, Float64, Group, Labels, Problem, Verdict
 from raypoly.data.public_tests import example_inputs
 from raypoly.learner.training_rows import prompts_of
 from raypoly.strategies.judge import SAMPLED_SHARE
@@ -58,19 +57,13 @@ async def score_group(
 ) -> tuple[Verdict, ...]:
     """One verdict a response; `infra` throughout where the problem's tests can't be run, or the sandbox failed on one
     program, unless `partly`: then of that one. Low `order`s run first."""
-    codes = [program_in(problem, rollout.text) for rollout in group.rollouts]
-    return await skipped.verdicts(problem, group.size, lambda: scorers.score(problem, codes, order, partly))
-
-
-async def public_verdicts(
-    services: Services, slot: int, problem: Problem, rollouts: Sequence[Rollout]
-) -> Sequence[Verdict | None]:
-    """Verdicts of drafts on the public tests alone, which a scaffold may show; None where the problem has none. Low
-    `slot`s run first."""
-    if problem.public_tests is None:
-        return [None] * len(rollouts)
-    shown = replace(problem, id=f"{problem.id} (public tests)", tests=problem.public_tests)
-    return await score_group(Group(0, slot, shown.id, tuple(rollouts)), shown, services.scorers, services.skipped, slot)
+    codes = [program_in(problem, rollout.text) for rollout in group.rollouts if rollout.outcome is None]
+    found = iter(
+        await skipped.verdicts(problem, len(codes), lambda: scorers.score(problem, codes, order, partly))
+        if codes
+        else ()
+    )
+    return tuple(next(found) if it.outcome is None else Verdict.of_outcome(it.outcome) for it in group.rollouts)
 
 
 async def signatures(services: Services, group: Group, problem: Problem) -> Sequence[str | None] | None:
@@ -173,4 +166,5 @@ class PromptLogprobsStage(_BuiltIn):
         prompts, own = prompts_of(group.rollouts)
         responses = [rollout.tokens for rollout in group.rollouts]
         logprobs = await services.learner.ask("cross", LearnerActor.cross_logprobs, prompts, responses)
-        return CrossLogprobs(own, tuple(each.astype(np.float32, copy=False) for each in logprobs))  # as it is kept
+        pairs = zip(group.rollouts, logprobs, strict=True)
+        return CrossLogprobs(own, tuple(rollout.own(each).astype(np.float32, copy=False) for rollout, each in pairs))

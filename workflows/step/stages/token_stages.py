@@ -67,7 +67,7 @@ class ReferenceLogprobsStage(LogprobsStage):
         return -self._beta * np.cumsum(ratio[::-1])[::-1]
 
     async def run(self, group: Group, problem: Problem, services: Services) -> Sequence[Float32]:
-        return await services.learner.ask("reference", LearnerActor.reference_logprobs, _pairs(group))
+        return _own(await services.learner.ask("reference", LearnerActor.reference_logprobs, _pairs(group)), group)
 
 
 class TeacherLogprobsStage(LogprobsStage):
@@ -122,8 +122,7 @@ class TeacherLogprobsStage(LogprobsStage):
 
     async def run(self, group: Group, problem: Problem, services: Services) -> Sequence[Float32]:
         if not self._distill.server:
-            found: Sequence[Float32] = await services.models[self.name].ask(_pairs(group))
-            return found
+            return _own(await services.models[self.name].ask(_pairs(group)), group)
         asked = [self._answer(group, place) for place in range(group.size)]
         answered = await asyncio.gather(*asked, return_exceptions=True)  # so that all answers of this try are kept
         failed = [each for each in answered if isinstance(each, BaseException)]
@@ -133,7 +132,7 @@ class TeacherLogprobsStage(LogprobsStage):
         found = [self._answers.pop(key) for key in keys if key in self._answers]
         if failed:
             raise failed[0]
-        return found
+        return _own(found, group)
 
     def close(self) -> None:
         if "server" in vars(self):
@@ -162,6 +161,11 @@ def _pairs(group: Group) -> list[tuple[Any, Any]]:
     return [(rollout.prompt_tokens, rollout.tokens) for rollout in group.rollouts]
 
 
+def _own(found: Sequence[Float32], group: Group) -> list[Float32]:
+    """Without those of observations."""
+    return [rollout.own(values) for values, rollout in zip(found, group.rollouts, strict=True)]
+
+
 def _ratios(finding: Sequence[Float32], rollouts: Sequence[Rollout]) -> list[Float64]:
     pairs = zip(finding, rollouts, strict=True)
-    return [rollout.logprobs.astype(np.float64) - other.astype(np.float64) for other, rollout in pairs]
+    return [rollout.own(rollout.logprobs).astype(np.float64) - other.astype(np.float64) for other, rollout in pairs]

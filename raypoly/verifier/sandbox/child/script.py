@@ -7,6 +7,7 @@ ended well. A program that raised writes its nonce and why behind its output.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import io
 import os
 import sys
@@ -39,6 +40,8 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, standard_input:
             words = ("syntax", type(error).__name__, candidate.text_of(error))
         else:
             words = ("raised", type(error).__name__[:100], candidate.text_of(error))
+        with contextlib.suppress(Exception):  # a program may have closed it
+            out.flush()
         _write(1, nonce + plain_data.encode(words))
         _exit(_FAILED)
     _exit(0)

@@ -40,14 +40,13 @@ def test_each_row_says_what_it_is_and_what_it_was_made_from(run: Run) -> None:
         ("plan", 0, ""), ("plan", 1, ""),
         ("solve", 0, "from draft 0"), ("solve", 1, "from draft 0"), ("solve", 2, "from draft 1"), ("solve", 3, ""),
         ("try", 0, ""), ("try", 1, ""), ("try", 2, "from draft 0"),
-        ("solve", 0, "from draft 2"), ("solve", 1, "is draft 1"), ("solve", 2, ""), ("solve", 3, ""),
+        ("solve", 0, "from draft 2"), ("solve", 1, "from draft 1"), ("solve", 2, ""), ("solve", 3, ""),
     ]  # fmt: skip
     assert [row["cut"] for row in rows] == ["cut by its limit", *[""] * (STORED - 1)]
     assert [row["advantage"] for row in rows[:2]] == [0.75, -0.25]
     assert [row["advantage"] for row in rows[6:9]] == [None] * 3, "they were not trained"
     assert [row["status"] for row in rows[:2]] == ["", ""], "nobody ran a plan"
-    verdicts = ["public tests: wrong", "public tests: passed", "public tests: wrong", "passed"]
-    assert [row["status"] for row in rows[6:10]] == verdicts
+    assert [row["status"] for row in rows[6:10]] == ["", "", "", "passed"]
 
 
 def test_a_group_of_drafts_alone_is_there_too(run: Run) -> None:
@@ -83,8 +82,8 @@ def test_a_run_without_drafts_has_no_columns_and_no_control_of_them(run: Run, tm
 def test_tokens_by_role_are_on_the_page_and_in_the_terminal(run: Run, tmp_path: Path) -> None:
     table = role_table(run.rows)
     assert [(row[0], row[1], row[2]) for row in table.rows] == [("plan", "4", "28"), ("try", "3", "9"),
-                                                                ("solve", "-", "33")]  # fmt: skip
-    assert table.rows[0][3:] == ("40.0%", "14", "14")
+                                                                ("solve", "-", "36")]  # fmt: skip
+    assert table.rows[0][3:] == ("38.4%", "14", "14")
     page = Path(write_report(run)).read_text()
     assert "Drafts and attempts" in page
     console = Console(record=True, width=120, quiet=False, file=(tmp_path / "out").open("w"))

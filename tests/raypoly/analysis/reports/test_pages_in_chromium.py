@@ -252,9 +252,9 @@ def test_a_draft_says_what_became_of_it(drafted: Chromium) -> None:
     assert attempt.endswith("from draft 0")
     placed(drafted, "four")
     facts = drafted.run(_FACTS)
-    assert "try · draft 0 · public tests: wrong" in facts[0]
+    assert facts[0].startswith("try · draft 0")
     assert "advantage" not in facts[0]
-    assert facts[4].endswith("is draft 1")
+    assert facts[4].endswith("from draft 1")
 
 
 def test_problems_are_counted_by_attempts_alone(drafted: Chromium) -> None:
@@ -275,8 +275,6 @@ def test_a_search_finds_drafts_and_a_filter_keeps_them_above_what_it_finds(draft
         ["try", "draft 0", 0, True], ["try", "draft 2", 1, True], ["passed", "attempt 0", 2, False],
         ["try", "draft 1", 0, True], ["passed", "attempt 1", 1, False],
     ], "drafts beside the found ones are grey"  # fmt: skip
-    drafted.pick("status", "public tests: passed")
-    assert placed(drafted, "four") == [["try", "draft 1", 0, False]]
 
 
 def test_each_order_keeps_attempts_below_their_drafts(drafted: Chromium) -> None:

@@ -35,7 +35,6 @@ PLAN = "A: Add in a loop.\nB: Use the built-in sum.\nC: Recurse on the tail.\nD:
 
 
 def draft(text: str, role: str = "plan", parent: int | None = None, **facts: Any) -> Draft:
-    verdict = facts.pop("verdict", None)
     tokens = np.arange(len(text.split()), dtype=np.int32)
     seed = facts.pop("seed", hash((text, role, parent)) & 0xFFFF)
     values = {"finish_reason": "stop", **facts}
@@ -43,7 +42,6 @@ def draft(text: str, role: str = "plan", parent: int | None = None, **facts: Any
         Rollout(tokens, tokens, np.zeros(len(tokens), np.float32), text, seed=seed, weight_version=0, **values),
         role,
         parent,
-        verdict,
     )
 
 
@@ -168,51 +166,6 @@ FAILED = Verdict("wrong", 0, 1, 0.1, "test 1", failure=Failure(1, "[1, 2]", "0",
 PASSED = Verdict("passed", 1, 1, 0.1)
 
 
-def tries(*verdicts: Verdict | None) -> list[Draft]:
-    demo = "Use it so:\n```python\nprint(f([1]))\n```"
-    texts = [f"```python\ndef f(xs): return {i}\n```\n{demo}" for i in range(len(verdicts))]
-    return [
-        draft(text, "try", verdict=verdict, seed=i)
-        for i, (text, verdict) in enumerate(zip(texts, verdicts, strict=True))
-    ]
-
-
-def test_a_try_that_failed_is_repaired_behind_its_scaffold_and_failure_and_others_are_taken() -> None:
-    scaffold = scaffolds.build("repair")
-    (first,) = scaffold.ask(PROBLEM, (), 3)
-    assert (first.role, first.count, first.score, first.prompt) == ("try", 3, True, PROBLEM.prompt)
-    failed, passed, unknown = scaffold.ask(PROBLEM, tries(FAILED, PASSED, None), 3)
-    assert "def f(xs): return 0" in failed.prompt
-    assert "Input: [1, 2]\nExpected: 3\nGot: 0" in failed.prompt
-    assert (failed.take, failed.parent) == (None, 0)
-    assert (passed.take, unknown.take) == (1, 2), "where there are no public tests, the try is the attempt"
-
-
-def test_further_turns_repair_the_newest_try_of_each_attempt_alone() -> None:
-    scaffold = scaffolds.build("repair", turns=2)
-    first = tries(FAILED, PASSED)
-    (again,) = scaffold.ask(PROBLEM, first, 2)
-    assert (again.role, again.parent, again.score) == ("try", 0, True)
-    fixed, taken = scaffold.ask(
-        PROBLEM, [*first, draft("```python\ndef f(xs): return 9\n```", "try", 0, verdict=FAILED)], 2
-    )
-    assert "return 9" in fixed.prompt
-    assert "return 0" not in fixed.prompt
-    assert (fixed.parent, taken.take) == (2, 1)
-
-
-def test_only_the_status_is_shown_where_one_asks_for_that() -> None:
-    (ask,) = scaffolds.build("repair", show="status").ask(PROBLEM, tries(FAILED), 1)
-    assert "It ended with: wrong." in ask.prompt
-    assert "[1, 2]" not in ask.prompt
-
-
-def test_a_repair_that_does_not_fit_is_the_try_itself() -> None:
-    scaffold = scaffolds.build("repair")
-    (ask,) = scaffold.ask(PROBLEM, tries(FAILED), 1)
-    assert scaffold.too_long(PROBLEM, ask).take == 0
-
-
 def test_upskill_names_its_scaffold_and_owns_its_number_of_skills() -> None:
     config = load(None, ["objective.name=upskill", "objective.skills=3"], str)
     assert len({ask.prompt for ask in scaffolds.of_run(config).ask(PROBLEM, (), 8)}) == 3
@@ -224,7 +177,7 @@ def test_upskill_names_its_scaffold_and_owns_its_number_of_skills() -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["scaffold.name=repiar"], r"scaffold\.name='repiar' is unknown; did you mean 'repair'\?"),
+        (["scaffold.name=skils"], r"scaffold\.name='skils' is unknown; did you mean 'skills'\?"),
         (["scaffold.name=plan_search", "scaffold.plan=3"], r"scaffold\.plan=3 does not fit plan_search"),
         (["scaffold.methods=3"], r"scaffold\.methods=3 does not fit direct.*takes: template"),
     ],
