@@ -106,6 +106,39 @@ def test_a_limit_of_a_request_s_own_gives_the_beginning_of_the_response(engine: 
     assert max(len(each.tokens) for each in long[0]) <= 24
 
 
+def test_requests_of_other_limits_share_a_batch_and_each_keeps_its_own(engine: Engine) -> None:
+    whole = sample(engine)
+    limits = (3, 24, 1, 7, 24)
+    mixed = dict(engine.sample([replace(it, max_tokens=most) for it, most in zip(REQUESTS, limits, strict=True)]))
+    for slot, most in enumerate(limits):
+        for one, long in zip(mixed[slot], whole[slot], strict=True):
+            assert one.tokens.tolist() == long.tokens[:most].tolist()
+            np.testing.assert_allclose(one.logprobs, long.logprobs[:most], atol=1e-5)
+            assert one.finish_reason == (long.finish_reason if len(long.tokens) <= most else "length")
+
+
+def test_requests_that_come_meanwhile_are_sampled_as_if_they_had_been_there(engine: Engine) -> None:
+    whole, found = sample(engine), list[tuple[int, list[Sample]]]()
+    coming, last = [[], REQUESTS[1:3], [REQUESTS[3]]], [replace(REQUESTS[4], slot=0)]
+
+    def more(wait: bool) -> list[SampleRequest] | None:
+        if coming:
+            return coming.pop(0)
+        if len(found) == 4 and last:
+            return [last.pop()]
+        return [] if last else None
+
+    full: Any = engine
+    for answered in full.sample(REQUESTS[:1], more):
+        found.append(answered)
+    assert sorted(slot for slot, _ in found) == [0, 0, 1, 2, 3], "a slot that was answered is asked again"
+    again = [samples for slot, samples in found if slot == 0]
+    for samples, want in (*((samples, whole[slot]) for slot, samples in found if slot), (again[1], whole[4])):
+        for one, other in zip(samples, want, strict=True):
+            assert one.tokens.tolist() == other.tokens.tolist()
+            np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
+
+
 def test_a_group_comes_out_when_its_last_response_ends_and_those_that_go_on_are_as_if_alone(folder: Path) -> None:
     engine = TransformersEngine(folder, GeneratorConfig(engine="transformers", max_tokens=200), "float32")
     prompt = REQUESTS[0].prompt_tokens
