@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import ray
 
-from actors.calls import LOST, CallContext, P, Question, ReplacedActor, T, result
+from actors.calls import LOST, CallContext, InFlightCall, P, Question, ReplacedActor, T, result
 from actors.model_files import ModelFiles, ModelTokenizer
 from actors.watched import WATCHED, Pulse, Watched
 from raypoly.core.config import GeneratorConfig
@@ -225,7 +225,7 @@ class EngineClient(ReplacedActor):
                     self._submissions += 1
                     sampling = self._actor.sample.options(num_returns="streaming")
                     answers = sampling.remote(list(open_.values()), self._submissions)
-                    feeding = asyncio.create_task(self._feed(self._submissions, feed, open_, ended))
+                    feeding = asyncio.create_task(self._feed(self._submissions, feed, open_, ended, call))
                     try:
                         async for answer in answers:
                             slot, rollouts = await result(answer)
@@ -241,9 +241,12 @@ class EngineClient(ReplacedActor):
                 self.repeated += len(open_)
                 await self._replace(generation, error)
 
-    async def _feed(self, submission: int, feed: Feed, open_: dict[int, SampleRequest], ended: asyncio.Event) -> None:
+    async def _feed(
+        self, submission: int, feed: Feed, open_: dict[int, SampleRequest], ended: asyncio.Event, call: InFlightCall
+    ) -> None:
         while not ended.is_set():
             request = await feed.get()
+            call.beat()  # an engine may idle for long while tools work
             if request is None:
                 ended.set()
             else:
