@@ -174,6 +174,11 @@ class Rollout:
         return len(self.tokens) if self.mask is None else int(np.count_nonzero(self.mask))
 
     @property
+    def own_turns(self) -> tuple[Turn, ...]:
+        """The policy's, of a conversation."""
+        return tuple(turn for turn in self.turns if turn.role == ASSISTANT)
+
+    @property
     def given(self) -> bool:
         """Whether nobody sampled it."""
         return bool(len(self.logprobs)) and bool(np.isnan(self.logprobs).all())

@@ -23,7 +23,6 @@ from raypoly.core.config import CreditSection
 from raypoly.core.errors import UsageError
 from raypoly.core.token_arrays import TokensByPlace
 from raypoly.core.values import (
-    ASSISTANT,
     UNKNOWN,
     WITHOUT_TESTS,
     Bool,
@@ -250,7 +249,7 @@ class AdvantageEstimator:
 def credit_by_turn(rollout: Rollout, advantage: float, credit: CreditSection) -> float | Float32:
     """A number, or float32 [T] of the policy's own tokens: turn k of K has advantage x discount^(K - k), or only the
     last one has it."""
-    own = [turn.start for turn in rollout.turns if turn.role == ASSISTANT]
+    own = [turn.start for turn in rollout.own_turns]
     if len(own) < 2:
         return advantage
     ends = [*own[1:], len(rollout.tokens)]

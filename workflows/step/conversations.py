@@ -15,7 +15,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from numbers import Real
 from typing import Any
 
@@ -65,6 +65,8 @@ class Opening:
 class _Talk:
     """One rollout, as far as it has come."""
 
+    number: int
+    """Of its opening."""
     opening: Opening
     index: int
     """Among its opening's."""
@@ -77,7 +79,7 @@ class _Talk:
     @property
     def turns(self) -> int:
         """The policy's, so far."""
-        return 0 if self.rollout is None else own_turns(self.rollout)
+        return 0 if self.rollout is None else len(self.rollout.own_turns)
 
     @property
     def done(self) -> bool:
@@ -145,23 +147,23 @@ class Conversations:
         self, openings: Sequence[Opening], known: Mapping[int, Mapping[int, Rollout]]
     ) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         """(the opening's number, its rollouts) as all of them are done. `known`: rollouts so far by slot and place."""
-        talks = [
-            _Talk(opening, index, known.get(opening.slot, {}).get(place) if opening.converses else None)
-            for opening in openings
-            for index, place in enumerate(opening.places)
+        parts = [
+            [
+                _Talk(number, opening, index, known.get(opening.slot, {}).get(place) if opening.converses else None)
+                for index, place in enumerate(opening.places)
+            ]
+            for number, opening in enumerate(openings)
         ]
+        talks = list(chain.from_iterable(parts))
+        pending = [sum(not talk.done for talk in part) for part in parts]
+        for number, left in enumerate(pending):
+            if not left:
+                yield number, _rollouts(parts[number])
         free = self.config.generator.turns == "free" and await self.generator.takes_more()
-        pending = {number: len(opening.places) for number, opening in enumerate(openings)}
-        number_of = {id(opening): number for number, opening in enumerate(openings)}
-        for talk in talks:
-            pending[number_of[id(talk.opening)]] -= talk.done
-        for number in [number for number, left in pending.items() if not left]:
-            yield number, _rollouts(talks, openings[number])
         async for talk in self._free(talks) if free else self._ordered(openings, talks):
-            number = number_of[id(talk.opening)]
-            pending[number] -= 1
-            if not pending[number]:
-                yield number, _rollouts(talks, openings[number])
+            pending[talk.number] -= 1
+            if not pending[talk.number]:
+                yield talk.number, _rollouts(parts[talk.number])
 
     async def _free(self, talks: Sequence[_Talk]) -> AsyncIterator[_Talk]:
         """Conversations as they are done."""
@@ -349,13 +351,8 @@ def scored_by(scorers: ScorerPool) -> Score:
     return score
 
 
-def own_turns(rollout: Rollout) -> int:
-    """The policy's turns of a conversation."""
-    return sum(turn.role == ASSISTANT for turn in rollout.turns)
-
-
-def _rollouts(talks: Sequence[_Talk], opening: Opening) -> tuple[Rollout, ...]:
-    return tuple(talk.rollout for talk in talks if talk.opening is opening and talk.rollout is not None)
+def _rollouts(talks: Sequence[_Talk]) -> tuple[Rollout, ...]:
+    return tuple(talk.rollout for talk in talks if talk.rollout is not None)
 
 
 def _mask(rollout: Rollout) -> Any:
@@ -372,7 +369,7 @@ def _responses(rollout: Rollout) -> list[tuple[Int32, Int32]]:
 
 def _start(rollout: Rollout, turn: int) -> int:
     """Where the policy's turn of this number begins; the end where it is still to come."""
-    starts = [each.start for each in rollout.turns if each.role == ASSISTANT]
+    starts = [each.start for each in rollout.own_turns]
     return starts[turn] if turn < len(starts) else len(rollout.tokens)
 
 
@@ -396,6 +393,6 @@ def with_last_program(problem: Problem, rollout: Rollout) -> Rollout:
     """With the text of the last turn that has a program, where the conversation is done."""
     if rollout.turns[-1].role != ASSISTANT:
         return rollout
-    texts = [turn.text for turn in rollout.turns if turn.role == ASSISTANT]
+    texts = [turn.text for turn in rollout.own_turns]
     text = next((text for text in reversed(texts) if program_in(problem, text) is not None), texts[-1])
     return replace(rollout, text=text)

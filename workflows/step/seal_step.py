@@ -201,9 +201,8 @@ def _turns(rollouts: Sequence[Rollout]) -> dict[str, Any]:
     talks = [rollout for rollout in rollouts if rollout.turns]
     if not talks:
         return {}
-    own = [sum(turn.role == ASSISTANT for turn in rollout.turns) for rollout in talks]
     return {
-        "turns": _mean(map(float, own)),
+        "turns": _mean(float(len(rollout.own_turns)) for rollout in talks),
         "finish_reasons": dict(sorted(Counter(rollout.finish_reason for rollout in talks).items())),
         "tool_seconds": _mean(sum(turn.seconds for turn in rollout.turns) for rollout in talks),
         "observation_tokens": _mean(float(len(rollout.tokens) - rollout.length) for rollout in talks),

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.core.errors import CorruptData
-from raypoly.core.values import ASSISTANT, Draft, Float32, Float64, Group, Rollout
+from raypoly.core.values import Draft, Float32, Float64, Group, Rollout
 from raypoly.run.store.rollout_columns import (
     DRAFT_OF,
     draft_columns,
@@ -335,7 +335,7 @@ def _section_of(record: Record) -> str:
 
 
 def _turned(place: int, rollout: Rollout) -> str:
-    return f"{TURNED}-{place}-{sum(turn.role == ASSISTANT for turn in rollout.turns)}"
+    return f"{TURNED}-{place}-{len(rollout.own_turns)}"
 
 
 def _slots(records: Sequence[Record], sizes: Sequence[int]) -> pa.Array:
