@@ -20,10 +20,10 @@ def check(
     parameters: Annotated[list[str] | None, typer.Argument(metavar="key=value", show_default=False)] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--as", help="objective, reward, term, loss, stage, judge or scaffold, if the name is not clear."),
+        typer.Option("--as", help="objective, reward, term, loss, stage, judge, scaffold, environment, if not clear."),
     ] = None,
 ) -> None:
-    """Try a reward, objective, loss, group stage, judge or scaffold on made groups. Exit code 1 if it breaks its
+    """Try a reward, objective, loss, stage, judge, scaffold or environment on made groups. Exit code 1 if it breaks its
     contract."""
     from rich.console import Console
 
