@@ -46,6 +46,7 @@ if importlib.util.find_spec("pydantic") is None:
         BaseModel=BaseModel,
         ConfigDict=dict,
         Field=field,
+        PrivateAttr=lambda default: default,
         ValidationError=ValueError,
         ValidationInfo=object,
         field_validator=unchecked,

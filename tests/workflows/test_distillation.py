@@ -21,7 +21,7 @@ from raypoly.rollouts.teacher_model import TeacherSpec
 from raypoly.rollouts.teacher_server import TeacherServer
 from tests.support.faulty_front import Front, running
 from tests.support.faulty_handler import Answer
-from tests.support.local_driver import ROOT, LocalDriver, run_killed_driver
+from tests.support.local_driver import ROOT, LocalDriver, run_killed_driver, wait_for
 from tests.support.ray_machines import Machines
 from tests.workflows.test_train import config, train
 
@@ -43,7 +43,8 @@ class ServedTeacher(Front):
     """Log-probabilities of a prompt's token ids as vLLM's server gives them."""
 
     leaves_after = -1
-    """Requests after which it is away for eight seconds."""
+    """Requests after which it is away, until `noticed` is there."""
+    noticed = Path()
 
     def of(self, folder: Path) -> ServedTeacher:
         self.model, self.tokenizer = SPEC(folder, lambda: None), AutoTokenizer.from_pretrained(folder)
@@ -56,7 +57,7 @@ class ServedTeacher(Front):
         assert body["prompt_logprobs"] == 0
         if len(self.served) == self.leaves_after:
             self.leaves_after = -1
-            threading.Thread(target=self.away, args=(8.0,)).start()
+            threading.Thread(target=self._leave).start()
         ids = np.array(body["prompt"], np.int32)
         with self.turn:
             (found,) = self.model.ask([(ids[:1], ids[1:])])
@@ -65,6 +66,11 @@ class ServedTeacher(Front):
             for token, logprob in zip(ids[1:].tolist(), found, strict=True)
         ]
         return Answer(200, {"choices": [{"text": "", "finish_reason": "length", "prompt_logprobs": [None, *entries]}]})
+
+    def _leave(self) -> None:
+        self.close()
+        wait_for(self.noticed.exists)
+        self.open()
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +107,8 @@ def test_a_server_that_limits_breaks_off_and_goes_away_gives_the_weights_of_the_
     front = ServedTeacher(faults=["ok", "429-retry-after", "cut", "500", "ok", "reset"]).of(teacher)
     with running(front) as server:
         asked = (f"distill.server={server.url}", "distill.teacher=tiny", "distill.timeout=20")
-        front.leaves_after = 12
-        got = train(config(warm_model, tmp_path / "server", *ALONE, *asked))
+        front.leaves_after, front.noticed = 12, tmp_path / "paused"
+        got = train(config(warm_model, tmp_path / "server", *ALONE, *asked, f"run.on_pause=touch {front.noticed}"))
     assert got == want
     by_folder, by_server = (Run(tmp_path / name).rollouts(0) for name in ("folder", "server"))
     for one, other in zip(*(each["token_advantages"].to_pylist() for each in (by_folder, by_server)), strict=True):
@@ -175,7 +181,16 @@ def test_a_teacher_in_bfloat16_is_near_the_one_in_float32_and_an_engine_gives_th
         (["loss.kl_in_reward=-1"], "loss.kl_in_reward"),
         (["distill.clip=0"], "distill.clip"),
         (["loss.kl_in_reward=0.1", "objective.name=flowrl", "loss.name=flowrl"], "fits one a response"),
-        (["loss.kl_in_reward=0.1", "objective.name=cppo", "judge.name=structural"], "has no credit for drafts"),
+        (
+            [
+                "objective.name=cppo",
+                "scaffold.name=tuple",
+                "loss.name=clipped_surrogate",
+                "loss.kl_coefficient=0",
+                "loss.kl_in_reward=0.1",
+            ],
+            "has no credit for drafts",
+        ),
         (
             ["loss.kl_in_reward=0.1", "objective.name=supervised", "scaffold.name=given", "scaffold.rows=x"],
             "samples nothing",

@@ -147,12 +147,12 @@ class Twice(Environment):
     async def respond(
         self, problem: Problem, conversation: Conversation, services: EnvironmentServices
     ) -> Observation | Done:
-        return Done() if len(conversation.turns) > 1 else Observation("Once more. " + "x" * 100)
+        return Done() if len(conversation.turns) > 1 else Observation("Once more. " + "x" * 300)
 
 
 @pytest.mark.parametrize("template", ["chat", "none"])
 def test_a_conversation_goes_on_as_messages_or_as_text(tmp_path: Path, template: str) -> None:
-    turns = [f"environment.name={__name__}:Twice", "environment.max_observation_tokens=20"]
+    turns = [f"environment.name={__name__}:Twice", "environment.max_observation_tokens=32"]
     with running(AnsweringServer()) as server:
         found = Asked(tmp_path, server, f"prompts.template={template}", *turns).sample()
     for rollouts in found.values():

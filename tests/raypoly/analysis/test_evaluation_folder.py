@@ -180,5 +180,7 @@ def test_prompts_have_room_or_the_sentence_says_how_much_there_is(tmp_path: Path
         room("generator.max_prompt_tokens=9")
     with pytest.raises(UsageError, match=r"reads 1024 in all: give generator\.max_tokens=\d+ or less"):
         room("generator.max_tokens=1024")
-    with pytest.raises(UsageError, match=r"=1020 and generator\.max_tokens=8 are more than the 1024 tokens .* leave gen"):
+    with pytest.raises(
+        UsageError, match=r"=1020 and generator\.max_tokens=8 are more than the 1024 tokens .* leave gen"
+    ):
         room("generator.max_tokens=8", "generator.max_prompt_tokens=1020")
