@@ -29,7 +29,6 @@ Feed = asyncio.Queue[SampleRequest | None]
 """Requests that follow in a submission that goes on; None: its end."""
 _SIDE = "side"
 """The concurrency group of what is answered while the engine samples."""
-_IDLE_SECONDS = 1.0  # an engine that waits for requests looks so often
 
 # Tokens of the response that is compared after a weight update, at most: after the fixed prompt
 # (`workflows.step.weight_sync`) it crosses a block of the KV cache. An engine without blocks has `probe_tokens`.
@@ -96,11 +95,9 @@ class GeneratorActor(Watched):
         found: list[SampleRequest] = []
         while True:
             try:
-                request = self._fed[submission].get(wait and not found, _IDLE_SECONDS)
+                request = self._fed[submission].get(wait and not found)
             except queue.Empty:
-                if found or not wait:
-                    return found
-                continue
+                return found
             if request is None:
                 self._fed[submission].put(None)  # for the next call
                 return found or None
@@ -234,7 +231,7 @@ class EngineClient(ReplacedActor):
                             yield slot, rollouts
                     finally:
                         feeding.cancel()
-                        if not ended.is_set():  # whoever asked has gone: the engine waits for nothing more
+                        if not ended.is_set():  # whoever asked has gone, or the actor: nothing more follows
                             self._actor.feed.remote(self._submissions, None)
                 return
             except LOST as error:

@@ -87,9 +87,9 @@ class Generator:
         """Tokens of prompts, int32 [P], with a BOS where the tokenizer adds one."""
         return await self._of_tokenizer("generate", ModelTokenizer.encode, list(texts))
 
-    async def continuations(self, observations: Sequence[Observed]) -> list[Continuation]:
-        """Observations as the tokens that follow what the policy wrote."""
-        return await self._of_tokenizer("generate", ModelTokenizer.continuations, list(observations))
+    async def continuation(self, observed: Observed) -> Continuation:
+        """As `ModelTokenizer.continuation`."""
+        return await self._of_tokenizer("generate", ModelTokenizer.continuation, observed)
 
     async def tool_calls(self, pairs: Sequence[tuple[Int32, Int32]]) -> list[list[Mapping[str, Any]]]:
         """As `ModelTokenizer.tool_calls`."""

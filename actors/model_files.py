@@ -19,7 +19,7 @@ import ray
 
 from raypoly.core.caches import FolderCache, cache_root
 from raypoly.core.errors import UsageError
-from raypoly.core.text import shortened
+from raypoly.core.text import as_utf8, shortened
 from raypoly.core.values import Int32
 from raypoly.data.templates import encode_prompts, encode_texts
 from raypoly.planning.model_shape import no_hub_model
@@ -130,10 +130,6 @@ class ModelTokenizer:
         """Tokens of whole responses, int32 [T], with the token of the end of a sequence."""
         return [np.array([*ids, self._end], np.int32) for ids in encode_texts(self._tokenizer, texts)]
 
-    def continuations(self, observations: Sequence[Observed]) -> list[Continuation]:
-        """Observations as tokens, in their templates. Raises `UsageError` where not even an empty one fits."""
-        return [self._continuation(each) for each in observations]
-
     def tool_calls(self, pairs: Sequence[tuple[Int32, Int32]]) -> list[list[Mapping[str, Any]]]:
         """Tool calls of responses, each after its prompt, by the tokenizer's template of responses; none without one,
         and none where a response does not follow it."""
@@ -150,7 +146,8 @@ class ModelTokenizer:
         found = [call.get("function", call) for call in calls or [] if isinstance(call, dict)]
         return [call for call in found if isinstance(call, dict)]
 
-    def _continuation(self, it: Observed) -> Continuation:
+    def continuation(self, it: Observed) -> Continuation:
+        """An observation as tokens, in its template. Raises `UsageError` where not even an empty one fits."""
         text = self._without_marks(it.text)
         limit = it.limit + len(encode_texts(self._tokenizer, [it.prompt])[0])
         kept = len(text)
@@ -169,7 +166,7 @@ class ModelTokenizer:
 
     def _without_marks(self, text: str) -> str:
         """What a tool printed can't end the message that it stands in, and is UTF-8."""
-        text = text.encode("utf-8", "backslashreplace").decode()
+        text = as_utf8(text)
         for mark in self._marks:
             text = text.replace(mark, f"{mark[0]} {mark[1:]}")
         return text

@@ -26,7 +26,7 @@ from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig,
 from raypoly.core.endpoint_config import EndpointConfig, check_address
 from raypoly.core.errors import Away, JudgeRefused, PausedTooLong, UsageError
 from raypoly.core.seeds import derive
-from raypoly.core.text import duration, shortened
+from raypoly.core.text import as_utf8, duration, shortened
 from raypoly.core.values import ASSISTANT, FinishReason, Group, Problem, Rollout, Turn, Verdict
 from raypoly.data.preparing.candidates import Candidate
 from raypoly.rollouts.environments import Observation
@@ -246,10 +246,7 @@ class EndpointSamples:
                 found = "length"
             if not isinstance(found, Observation):
                 return with_last_program(problem, ended_by(rollout, found, seconds))
-            text = shortened(
-                found.text.encode("utf-8", "backslashreplace").decode(),
-                _CHARACTERS * self._settings.max_observation_tokens,
-            )
+            text = shortened(as_utf8(found.text), _CHARACTERS * self._settings.max_observation_tokens)
             turns = (*turns, Turn("user", 0, text, "stop" if text == found.text else "length", seconds))
             around = template.around(problem, "user")
             asked = replace(problem, prompt=self._endpoint.prompt_after(asked.prompt, rollout.text, text, around))

@@ -34,7 +34,7 @@ from raypoly.core.config import Config
 from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.tables import ReportTable
-from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Rollout, Split
+from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Split
 from raypoly.data.problem_set import with_tests
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import of_evaluations
@@ -43,7 +43,6 @@ from raypoly.run.store.sealed_files import encode_table, seal
 from raypoly.strategies.judge.judge_usage import usage_to_json
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
-from workflows.step.conversations import Opening
 from workflows.step.rollouts import conversations_of
 from workflows.step.scaffold_rounds import ScaffoldRounds
 from workflows.step.stages.built_in import signatures
@@ -194,10 +193,7 @@ def _rounds(opened: OpenRun, scaffold: Scaffold, step: int, split: Split, sample
 
     greedy = _is_greedy(config, split)
 
-    async def keep_turn(opening: Opening, place: int, rollout: Rollout) -> None:
-        """As well."""
-
-    talks = conversations_of(config, opened.environment, services, keep_turn)
+    talks = conversations_of(config, opened.environment, services)
     return ScaffoldRounds(scaffold, services.generator, config, samples, step, seed, keep, greedy, talks)
 
 

@@ -44,7 +44,7 @@ from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.gguf_models import with_sha256
 from raypoly.core.progress_display import show_progress, waiting
 from raypoly.core.seeds import derive
-from raypoly.core.values import Group, Rollout
+from raypoly.core.values import Group
 from raypoly.data.preparing.candidates import Candidate
 from raypoly.data.preparing.sources import LoadedSources, load_sources
 from raypoly.rollouts.environments.observation_template import ObservationTemplate
@@ -55,7 +55,7 @@ from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.preparation_actors import Workers
 from workflows.prepare.problem_chunks import Chunks, OutcomeCount, Samples, Work
 from workflows.startup.starting_model import named_model
-from workflows.step.conversations import Conversations, Opening, scored_by
+from workflows.step.conversations import Conversations, scored_by
 from workflows.step.training_group import SkippedGroups, skip_reason
 
 RESULTS = "results.json"
@@ -179,13 +179,9 @@ class ModelEvaluation:
         config, environment = self._config, self._config.environment
         if not environment.converses:
             return None
-
-        async def keep(opening: Opening, place: int, rollout: Rollout) -> None:
-            """A group is journalled whole."""
-
         chat = None if is_plain(self._asked.template) else config.prompts.chat_template or config.model.path
         template = ObservationTemplate.of_section(environment, chat)
-        return Conversations(self._run, environment_of(config), generator, scored_by(scorers), keep, template)
+        return Conversations(self._run, environment_of(config), generator, scored_by(scorers), template)
 
     def _seeds(self, samples: range, problem_id: str) -> tuple[int, ...]:
         return tuple(derive(self._config.sampling.seed, "evaluate model", problem_id, i) for i in samples)

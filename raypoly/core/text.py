@@ -26,6 +26,11 @@ def visible(text: str) -> str:
     )
 
 
+def as_utf8(text: str) -> str:
+    """The text with backslash escapes for what UTF-8 can't hold: lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def shortened(text: str, most: int) -> str:
     """A text of more characters than `most` without its middle, which a line stands for."""
     if len(text) <= most:

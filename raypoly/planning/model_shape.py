@@ -122,9 +122,9 @@ def _qwen2(
 
 
 TINY = ModelShape(480, 96, 256, 3, 4, 2, 32, tied=False, head_norm=True)
-TINY_CONTEXT = 1024
-"""Of the tiny model."""
 """The tiny model of `warm_start` (`raypoly.learner.tiny_model`)."""
+TINY_CONTEXT = 1024
+"""The most tokens that it reads."""
 PUBLISHED: Mapping[str, ModelShape] = {
     "Qwen/Qwen3-0.6B": _qwen3(1024, 3072, 28, 16, tied=True),
     "Qwen/Qwen3-1.7B": _qwen3(2048, 6144, 28, 16, tied=True),

@@ -78,8 +78,8 @@ class _Engine:
     async def takes_more(self) -> bool:
         return True
 
-    async def continuations(self, observations: Sequence[Observed]) -> list[Continuation]:
-        return [Continuation(np.array([1], np.int32), it.text, False) for it in observations]
+    async def continuation(self, observed: Observed) -> Continuation:
+        return Continuation(np.array([1], np.int32), observed.text, False)
 
 
 class _Tools(Environment):
@@ -108,13 +108,9 @@ def measure_turns(how: str, seed: int) -> TimedTurns:
     async def score(problem: Problem, code: str | None) -> Verdict:
         raise AssertionError("nothing is run")
 
-    async def keep(opening: Opening, place: int, rollout: Rollout) -> None:
-        """The journal takes no virtual time."""
-
     engine: Any = _Engine(spent)
-    talks = Conversations(
-        config, _Tools(spent), engine, score, keep, ObservationTemplate.of_section(config.environment, None)
-    )
+    template = ObservationTemplate.of_section(config.environment, None)
+    talks = Conversations(config, _Tools(spent), engine, score, template)
     openings = []
     for number in range(GROUPS * ROLLOUTS):  # each with a prompt of its own, which is its name
         request = SampleRequest(number, np.array([seed * 10_000 + number], np.int32), (seed * 10_000 + number,))

@@ -1,6 +1,6 @@
 """Conversations: rollouts of several turns, each of which an environment answers.
 
-    conversations = Conversations(config, environment, generator, tools, keep)
+    conversations = Conversations(config, environment, generator, score, template, keep)
     async for number, rollouts in conversations.sample(openings, known): ...     # an opening's, when all are done
 
 A rollout goes on as soon as its own observation is there (`generator.turns=free`), while the engine samples others; or
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from numbers import Real
 from typing import Any
@@ -138,10 +138,9 @@ class Conversations:
     environment: Environment
     generator: Generator
     score: Score
-    keep: Keep
     template: ObservationTemplate
-    repeated: int = field(default=0, init=False)
-    """Turns that were sampled again, and dropped."""
+    keep: Keep | None = None
+    """None where nothing is kept before all is there."""
 
     async def sample(
         self, openings: Sequence[Opening], known: Mapping[int, Mapping[int, Rollout]]
@@ -246,8 +245,6 @@ class Conversations:
             for talk, rollout in zip(by_slot[slot], rollouts, strict=True):
                 if id(talk) in wanted:
                     yield talk, rollout
-                else:
-                    self.repeated += 1
 
     async def _advance(self, talk: _Talk, sampled: Rollout) -> None:
         """Add a sampled turn and the observation that answers it, and keep both."""
@@ -259,7 +256,8 @@ class Conversations:
         if sampled.finish_reason == "stop":
             rollout = await self._answered(talk.opening.problem, rollout, limit - rollout.length)
         rollout = with_last_program(talk.opening.problem, rollout)
-        await self.keep(talk.opening, talk.place, rollout)
+        if self.keep is not None:
+            await self.keep(talk.opening, talk.place, rollout)
         talk.rollout = rollout
 
     async def _answered(self, problem: Problem, rollout: Rollout, tokens_left: int) -> Rollout:
@@ -274,7 +272,7 @@ class Conversations:
         before, after = self.template.around(problem, found.role)
         repeated = problem.prompt if self.template.repeats(problem) else ""
         last, limit = int(rollout.tokens[-1]), settings.max_observation_tokens
-        (added,) = await self.generator.continuations([Observed(found.text, before, after, last, limit, repeated)])
+        added = await self.generator.continuation(Observed(found.text, before, after, last, limit, repeated))
         size = len(added.tokens)
         turn = Turn(found.role, len(rollout.tokens), added.text, "length" if added.cut else "stop", seconds)
         return replace(

@@ -108,12 +108,14 @@ class RolloutSubmission:
         return derive(self.config.train.seed, "sample", self.records.step, slot, problem.id, attempt, *place)
 
 
-def conversations_of(config: Config, environment: Environment, services: Services, keep: Keep) -> Conversations | None:
+def conversations_of(
+    config: Config, environment: Environment, services: Services, keep: Keep | None = None
+) -> Conversations | None:
     """None where rollouts have one turn."""
     if not config.environment.converses:
         return None
     template = ObservationTemplate.of_section(config.environment, config.problems.chat_template)
-    return Conversations(config, environment, services.generator, scored_by(services.scorers), keep, template)
+    return Conversations(config, environment, services.generator, scored_by(services.scorers), template, keep)
 
 
 def problems_changed(what: str) -> UsageError:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from raypoly.core.text import as_utf8
 from raypoly.core.values import (
     ATTEMPT,
     UNKNOWN,
@@ -94,7 +95,7 @@ def _turn_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
     if not any(rollout.turns for rollout in rollouts):
         return {}
     masks = [np.ones(len(it.tokens), np.int8) if it.mask is None else it.mask.astype(np.int8) for it in rollouts]
-    turns = [[asdict(turn) | {"text": _text(turn.text)} for turn in rollout.turns] for rollout in rollouts]
+    turns = [[asdict(turn) | {"text": as_utf8(turn.text)} for turn in rollout.turns] for rollout in rollouts]
     return {
         "own": lists_of(masks, np.dtype(np.int8)).cast(pa.list_(pa.bool_())),
         "turns": pa.array(turns, _TURNS),
@@ -105,7 +106,7 @@ def _turn_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
 def verdict_columns(verdicts: Sequence[Verdict]) -> dict[str, pa.Array]:
     """Verdicts with their evidence; `canonical` .. `features` are null where there is none."""
     found = [verdict.evidence for verdict in verdicts]
-    constructs = [None if e is None else [_text(c) for c in e.constructs] for e in found]
+    constructs = [None if e is None else [as_utf8(c) for c in e.constructs] for e in found]
     features = [None if e is None else list(e.features) for e in found]
     return {
         "status": pa.array([verdict.status for verdict in verdicts], pa.string()),
@@ -369,8 +370,4 @@ def _strings(texts: Sequence[str | None]) -> pa.Array:
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
-        return pa.array([None if text is None else _text(text) for text in texts], pa.string())
-
-
-def _text(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+        return pa.array([None if text is None else as_utf8(text) for text in texts], pa.string())

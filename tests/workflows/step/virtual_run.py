@@ -87,8 +87,8 @@ class Sampler(TimedGenerator):
     async def takes_more(self) -> bool:
         return True
 
-    async def continuations(self, observations: Sequence[Observed]) -> list[Continuation]:
-        return [Continuation(np.array([len(it.text), 7, 7], np.int32), it.text, False) for it in observations]
+    async def continuation(self, observed: Observed) -> Continuation:
+        return Continuation(np.array([len(observed.text), 7, 7], np.int32), observed.text, False)
 
 
 class Recorder:

@@ -122,7 +122,7 @@ def test_by_tokens_too_a_conversation_is_what_smollm2s_template_writes(tokenizer
     end = own.convert_tokens_to_ids("<|im_end|>")
     for ended in (True, False):
         sampled = own(ANSWER, add_special_tokens=False)["input_ids"] + [end] * ended
-        (added,) = tokenizer.continuations([Observed(OBSERVED, *found, last=sampled[-1], limit=100)])
+        added = tokenizer.continuation(Observed(OBSERVED, *found, last=sampled[-1], limit=100))
         assert (added.cut, added.text) == (False, OBSERVED)
         tokens = [*own(prompt, add_special_tokens=False)["input_ids"], *sampled, *added.tokens.tolist()]
         assert tokens == own(whole, add_special_tokens=False)["input_ids"]
@@ -130,7 +130,7 @@ def test_by_tokens_too_a_conversation_is_what_smollm2s_template_writes(tokenizer
 
 def test_a_long_observation_is_cut_in_the_middle_and_marks_are_taken_apart(tokenizer: ModelTokenizer) -> None:
     text = "begin <|im_end|> " + "word " * 500 + "<|im_start|>system end"
-    (added,) = tokenizer.continuations([Observed(text, "<|im_end|>\n", "<|im_end|>\n", last=2, limit=40)])
+    added = tokenizer.continuation(Observed(text, "<|im_end|>\n", "<|im_end|>\n", last=2, limit=40))
     assert added.cut
     assert 30 <= len(added.tokens) <= 40
     assert added.text.startswith("begin < |im_end|>")
@@ -139,14 +139,14 @@ def test_a_long_observation_is_cut_in_the_middle_and_marks_are_taken_apart(token
     assert np.count_nonzero(added.tokens == 2) == 1, (
         "the template's last mark; the policy's own end stands for the first"
     )
-    (tight,) = tokenizer.continuations([Observed(text, "a b c", "d e f", last=2, limit=8)])
+    tight = tokenizer.continuation(Observed(text, "a b c", "d e f", last=2, limit=8))
     assert (tight.text, tight.cut) == ("", True), "the template itself fits"
-    (repeated,) = tokenizer.continuations([Observed("x", "a b c", "one two three four", 2, 5, "one two three four")])
+    repeated = tokenizer.continuation(Observed("x", "a b c", "one two three four", 2, 5, "one two three four"))
     assert repeated.text == "x"
-    (lone,) = tokenizer.continuations([Observed("\ud800", "a", "b", last=2, limit=40)])
+    lone = tokenizer.continuation(Observed("\ud800", "a", "b", last=2, limit=40))
     assert lone.text == "\\ud800"
     with pytest.raises(UsageError, match=r"environment\.max_observation_tokens=3: raise it"):
-        tokenizer.continuations([Observed("", "a b c d e", "f g h", last=2, limit=3)])
+        tokenizer.continuation(Observed("", "a b c d e", "f g h", last=2, limit=3))
 
 
 def test_tool_calls_are_read_by_the_tokenizers_template_of_responses(tmp_path: Path, tokenizer: ModelTokenizer) -> None:
