@@ -141,6 +141,8 @@ class Conversations:
     template: ObservationTemplate
     keep: Keep | None = None
     """None where nothing is kept before all is there."""
+    again: Callable[[int], None] = lambda turns: None
+    """Told how many turns an earlier start had sampled, or was at, which this one samples again."""
 
     async def sample(
         self, openings: Sequence[Opening], known: Mapping[int, Mapping[int, Rollout]]
@@ -159,6 +161,7 @@ class Conversations:
             if not left:
                 yield number, _rollouts(parts[number])
         free = self.config.generator.turns == "free" and await self.generator.takes_more()
+        self.again(_asked_twice(talks, free))
         async for talk in self._free(talks) if free else self._ordered(openings, talks):
             pending[talk.number] -= 1
             if not pending[talk.number]:
@@ -351,6 +354,14 @@ def scored_by(scorers: ScorerPool) -> Score:
 
 def _rollouts(talks: Sequence[_Talk]) -> tuple[Rollout, ...]:
     return tuple(talk.rollout for talk in talks if talk.rollout is not None)
+
+
+def _asked_twice(talks: Sequence[_Talk], free: bool) -> int:
+    """Turns that were in flight, and ordered ones that are known but sampled once more with their batch. A first turn
+    of which nothing is known is not counted: nobody can say that it was asked."""
+    unfinished = [talk.turns for talk in talks if not talk.done]
+    dropped = 0 if free else sum(max(0, talk.turns - min(unfinished, default=talk.turns)) for talk in talks)
+    return dropped + sum(turns > 0 for turns in unfinished)
 
 
 def _mask(rollout: Rollout) -> Any:

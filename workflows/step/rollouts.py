@@ -82,7 +82,7 @@ class RolloutSubmission:
             self.records.step,
             partial(self._seed, attempt),
             self._keep_drafts,
-            conversations=conversations_of(self.config, self.environment, self.services, self._keep_turn),
+            conversations=conversations_of(self.config, self.environment, self.services, self._keep_turn, self._again),
             known_turns=self._known_turns(),
         )
         with self.watch.stage("generate"):
@@ -101,6 +101,9 @@ class RolloutSubmission:
     async def _keep_turn(self, opening: Opening, place: int, rollout: Rollout) -> None:
         await self.commit(Turned(self.records.step, opening.slot, place, rollout, opening.drafts))
 
+    def _again(self, turns: int) -> None:
+        self.watch.counts["turns_again"] += turns
+
     async def _keep_drafts(self, slot: int, number: int, drafts: Sequence[Draft]) -> None:
         await self.commit(Drafted(self.records.step, slot, number, tuple(drafts)))
 
@@ -109,13 +112,17 @@ class RolloutSubmission:
 
 
 def conversations_of(
-    config: Config, environment: Environment, services: Services, keep: Keep | None = None
+    config: Config,
+    environment: Environment,
+    services: Services,
+    keep: Keep | None = None,
+    again: Callable[[int], None] = lambda turns: None,
 ) -> Conversations | None:
     """None where rollouts have one turn."""
     if not config.environment.converses:
         return None
     template = ObservationTemplate.of_section(config.environment, config.problems.chat_template)
-    return Conversations(config, environment, services.generator, scored_by(services.scorers), template, keep)
+    return Conversations(config, environment, services.generator, scored_by(services.scorers), template, keep, again)
 
 
 def problems_changed(what: str) -> UsageError:

@@ -100,7 +100,7 @@ class StepSealer:
             await observers.judge_numbers(self._services.judge),
             self._stages.stages,
         )
-        row |= {name: _number(value) for name, value in self._weights.difference.items()}
+        row |= {name: _number(value) for name, value in self._weights.difference.items()} | watch.counts
         row["off_policy_groups"] = min(self._services.learner.off_policy(step), len(groups))
         if train.refill:
             row |= {"refilled": len(groups) - train.prompts_per_step, CURSOR: cursor}
@@ -203,6 +203,7 @@ def _turns(rollouts: Sequence[Rollout]) -> dict[str, Any]:
         return {}
     return {
         "turns": _mean(float(len(rollout.own_turns)) for rollout in talks),
+        "turns_again": 0,
         "finish_reasons": dict(sorted(Counter(rollout.finish_reason for rollout in talks).items())),
         "tool_seconds": _mean(sum(turn.seconds for turn in rollout.turns) for rollout in talks),
         "observation_tokens": _mean(float(len(rollout.tokens) - rollout.length) for rollout in talks),

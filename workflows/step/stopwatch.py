@@ -101,6 +101,8 @@ class Stopwatch:
     ) -> None:
         """`clock`: in place of the running event loop's."""
         self._on_done = on_done
+        self.counts: Counter[str] = Counter()
+        """Of whatever else happened in the step, by the name of its metric."""
         self._done: Counter[str] = Counter()
         self._intervals: list[StageInterval] = []
         self._clock = clock or asyncio.get_running_loop().time

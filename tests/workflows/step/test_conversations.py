@@ -123,7 +123,7 @@ def test_a_run_killed_anywhere_ends_alike_and_no_kept_turn_is_asked_again(tmp_pa
     whole = finished(tmp_path / "whole", *own)
     turns = [kind for kind in whole.kinds if kind.startswith("turned")]
     assert len(turns) == sum(1 for r in rollouts(whole.steps[0]) for t in r.turns if t.role == ASSISTANT)
-    rng = random.Random(4)
+    rng, seen = random.Random(4), set()
     for trial in range(20):
         killed, left = tmp_path / f"killed-{trial}", len(whole.kinds) - 1
         Asking.asked.clear()
@@ -134,13 +134,17 @@ def test_a_run_killed_anywhere_ends_alike_and_no_kept_turn_is_asked_again(tmp_pa
             kept += sum(kind.startswith("turned") for kind in whole.kinds[:commits])
             left = max(1, left - commits)
         before = list(Asking.asked)
+        assert whole.steps[0].applied.metrics["turns_again"] == 0
         again = finished(killed, *own)  # the journal refuses a second record of a turn
         assert facts(again.steps[0].groups) == facts(whole.steps[0].groups)
         assert again.steps[0].applied.digest == whole.steps[0].applied.digest
         later = Asking.asked[len(before) :]
-        assert len(later) == sum(kind.startswith("turned") for kind in again.kinds), (
-            "one answer a turn that was not kept"
-        )
+        sampled_again = again.steps[0].applied.metrics["turns_again"]
+        missing = sum(kind.startswith("turned") for kind in again.kinds)
+        assert len(later) == missing, "one answer a turn that was not kept"
+        assert 0 <= sampled_again <= (min(16, missing) if how == "free" else len(turns))
+        seen.add(sampled_again > 0)
+    assert seen == {False, True}
 
 
 def test_limits_end_a_conversation_with_their_own_reason_and_the_last_program_decides(tmp_path: Path) -> None:
