@@ -41,8 +41,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def client(server: Server, folder: Path, idle_seconds: float = 900.0, **more: Any) -> JudgeClient:
-    settings = {"model": "marker", "api_key_env": "JUDGE_TEST_KEY", "cache_dir": str(folder), **more}
-    return JudgeClient(JudgeConfig(name="openai", base_url=server.url, **settings), ACTOR_OPTIONS, idle_seconds)
+    settings = {"name": "openai", "model": "marker", "api_key_env": "JUDGE_TEST_KEY", "cache_dir": str(folder), **more}
+    return JudgeClient(JudgeConfig(base_url=server.url, **settings), ACTOR_OPTIONS, idle_seconds)
 
 
 def actors() -> list[Any]:
@@ -73,6 +73,17 @@ async def test_two_jobs_ask_one_actor_and_what_one_paid_for_the_other_has(server
     assert (await other.stats())["calls"] == 20
     one.stop()
     assert (await other.label(*group(99))).ids.tolist() == [1, 2, 1]
+
+
+async def test_an_ensemble_that_asks_a_server_is_shared_too(server: Server, tmp_path: Path) -> None:
+    asked = {"name": "ensemble", "members": ["structural", "openai"]}
+    one, other = client(server, tmp_path, **asked), client(server, tmp_path, **asked)
+    await asyncio.gather(one.start(), other.start())
+    assert len(actors()) == 1, "one limiter for the server"
+    assert (await one.label(*group(1))).judge == (await other.label(*group(1))).judge
+    assert len(server.bodies) == 1, "what one paid for the other has"
+    one.stop()
+    other.stop()
 
 
 async def test_another_key_or_model_is_another_actor(

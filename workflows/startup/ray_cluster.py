@@ -29,7 +29,7 @@ from raypoly.core.errors import RaypolyError
 from raypoly.core.plugins import load_plugin
 from raypoly.run.sinks import WANDB_SECRETS
 from raypoly.run.store.lease import is_alive
-from raypoly.strategies.judge.judge_keys import key_variable_names
+from raypoly.strategies.judge.judge_keys import asked_judges, key_variable_names
 from workflows.liveness import ray_internals
 
 _AUTHENTICATION = "RAY_AUTH_MODE"
@@ -219,7 +219,7 @@ def user_modules(config: Config) -> list[str]:
     names = (
         config.objective.name,
         config.loss.name,
-        config.judge.name,
+        *asked_judges(config.judge),
         config.generator.engine,
         config.problems.source,
         config.reward.name,

@@ -9,6 +9,7 @@ from raypoly.core.config import JudgeConfig
 from raypoly.core.plugins import load_plugin
 from raypoly.core.values import Labels, Problem, Rollout, Verdict
 from raypoly.strategies.judge.agreed import AgreedJudge
+from raypoly.strategies.judge.judge_keys import asked_judges
 
 KNOWN: Mapping[str, str] = {
     "structural": "raypoly.strategies.judge.structural:StructuralJudge",
@@ -44,8 +45,9 @@ def build_judge(config: JudgeConfig) -> Judge:
 
 
 def is_shared(config: JudgeConfig) -> bool:
-    """Whether its limits are a server's, so that all jobs of a cluster should share one instance."""
-    return bool(getattr(load_plugin(config.name, KNOWN, "judge.name"), "shared", False))
+    """Whether its limits are a server's, or a member's are, so that all jobs of a cluster should share one instance."""
+    kinds = [load_plugin(name, KNOWN, "judge.name") for name in asked_judges(config)]
+    return any(getattr(kind, "shared", False) for kind in kinds)
 
 
 def reads_texts(config: JudgeConfig) -> bool:

@@ -15,10 +15,11 @@ _PUBLIC_VARIABLE = "OPENAI_API_KEY"
 
 def asks_openai(config: JudgeConfig) -> bool:
     """Whether the judge is, or asks among others, the one named `openai`."""
-    return "openai" in _asked(config)
+    return "openai" in asked_judges(config)
 
 
-def _asked(config: JudgeConfig) -> list[str]:
+def asked_judges(config: JudgeConfig) -> list[str]:
+    """Names of the judges that are asked: an ensemble's members, or the one."""
     return config.members if config.name == "ensemble" else [config.name]
 
 
@@ -33,7 +34,7 @@ def key_variable_names(config: JudgeConfig) -> list[str]:
 def check_addresses(config: JudgeConfig) -> None:
     """Raise `UsageError` where an address of the judge's servers can't be asked, or may not get their key."""
     key, second = "judge.api_key_env", "judge.failover_key_env"
-    if config.url is not None or "http" in _asked(config):
+    if config.url is not None or "http" in asked_judges(config):
         check_address("judge.url", config.url, key, config.api_key_env is not None, socks=False)
     if config.base_url is not None or asks_openai(config):
         keyed = bool(config.api_key_env or config.api_key_file)

@@ -1,6 +1,7 @@
 """A run joins the cluster of `RAY_ADDRESS`, or says in one sentence that there is none."""
 
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import ray
 
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
-from workflows.startup.ray_cluster import connect_ray, local_ray
+from workflows.startup.ray_cluster import connect_ray, local_ray, user_modules
 
 
 def test_an_address_where_nothing_listens_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,6 +21,13 @@ def test_an_address_where_nothing_listens_is_one_sentence(monkeypatch: pytest.Mo
             connect_ray(Config(), "nowhere"),
         ):
             pass
+
+
+def test_modules_of_an_ensembles_judges_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_members.py").write_text("class Mine: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    judge = {"name": "ensemble", "members": ["structural", "own_members:Mine"]}
+    assert user_modules(Config.model_validate({"judge": judge})) == [str(tmp_path / "own_members.py")]
 
 
 @pytest.mark.parametrize(
