@@ -63,6 +63,8 @@ class _Update:
     loss: float
     norm: float
     """Of the gradient, before clipping."""
+    moved: float
+    """The norm of the weights' change."""
 
 
 @dataclass
@@ -197,7 +199,7 @@ class PolicyLearner:
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self._state.mark_changed()
-        step.updates.append(_Update(sums, sums.loss * factor, norm))
+        step.updates.append(_Update(sums, sums.loss * factor, norm, self._moved()))
         step.sums, step.all_tokens = LossSums(), 0
 
     def apply(self) -> UpdateStats:
@@ -219,6 +221,7 @@ class PolicyLearner:
             tokens=sums.tokens,
             measured=sums.measured(),
             lr=self._optimizer.param_groups[0]["lr"],
+            update_norm=sum(update.moved for update in updates) / len(updates),
         )
 
     def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
@@ -384,6 +387,23 @@ class PolicyLearner:
         loss = (self._loss.total(tokens) * weight_T).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         step.sums.add(tokens, self._loss, float(loss.detach()))
+
+    @torch.no_grad()
+    def _moved(self) -> float:
+        """|theta' - theta| of AdamW's last step, from its moments: a copy of the weights would cost as much as they."""
+        norms = []
+        for group in self._optimizer.param_groups:
+            (mean, square), lr, parameters = group["betas"], group["lr"], group["params"]
+            taken = float(self._optimizer.state[parameters[0]]["step"])
+            shrunk = lr * group["weight_decay"] / (1 - lr * group["weight_decay"])  # of the weights as they are now
+            for parameter in parameters:
+                state = self._optimizer.state[parameter]
+                moved = (state["exp_avg_sq"] / (1 - square**taken)).sqrt_().add_(group["eps"]).reciprocal_()
+                moved.mul_(state["exp_avg"]).mul_(lr / (1 - mean**taken))
+                if shrunk:
+                    moved.mul_(1 + shrunk).add_(parameter, alpha=shrunk)
+                norms.append(torch.linalg.vector_norm(moved))
+        return float(self._ranks.whole(torch.linalg.vector_norm(torch.stack(norms))))
 
     def _clip(self, parameters: Sequence[torch.nn.Parameter]) -> float:
         found = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])

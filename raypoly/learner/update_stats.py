@@ -55,3 +55,5 @@ class UpdateStats:
     """Response tokens with a gradient."""
     measured: LossStats
     lr: float
+    update_norm: float = math.nan
+    """Of the change of the weights, |theta' - theta|, mean over updates."""

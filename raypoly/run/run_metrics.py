@@ -71,6 +71,7 @@ RUN_METRICS = (
     RunMetric("unjudged", "Groups of the step that the judge could not label."),
     RunMetric("judge_agreement", "The judge's mean agreement (adjusted Rand index) with gold groups."),
     RunMetric("grad_norm", "Gradient norm before clipping."),
+    RunMetric("update_norm", "Norm of the change of the weights, of an update."),
     RunMetric("clip_share", "Share of steps whose gradient was clipped."),
     RunMetric("lr", "Learning rate of the step."),
     RunMetric("entropy", "Mean token entropy of the sampling policy, in nats."),

@@ -169,6 +169,7 @@ def metrics_row(
         "loss": stats.loss,
         "grad_norm": stats.grad_norm,
         "lr": stats.lr,
+        "update_norm": _number(stats.update_norm),
         "clipped": int(stats.clipped),
         "clip_share": clip_share,
         "entropy": _number(stats.entropy),

@@ -31,6 +31,7 @@ _TITLES: Mapping[str, Sequence[str]] = {
     "clipped and cut, shares": ["truncated", "clip_share", "ratio_clipped_*", "importance_truncated", "tokens_masked"],
     "groups without a gradient, share": ["zero_advantage"],
     "gradient norm": ["grad_norm"],
+    "norm of the weights' change": ["update_norm"],
     "loss": ["loss"],
     "KL to the starting model, nats a token": ["kl_reference", "reference_logprobs/kl"],
     "KL to the teacher, nats a token": ["teacher_logprobs/kl"],

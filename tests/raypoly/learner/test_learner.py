@@ -56,6 +56,16 @@ def test_one_advantage_a_token_is_its_own_gradient_and_the_same_numbers_are_the_
     assert update(learner(folder), same).weight_digest == update(learner(folder), rows).weight_digest
 
 
+def test_the_norm_of_an_update_is_that_of_the_change_of_the_weights(folder: Path) -> None:
+    for given in ({"weight_decay": 0.0}, {"weight_decay": 0.3}, {"betas": [0, 0.999]}):
+        ours = learner(folder, lr=1e-2, **given)
+        for _ in range(3):
+            before = {name: weight.clone() for name, weight in ours.weights()}
+            found = update(ours, random_rows())
+            moved = [weight - before[name] for name, weight in ours.weights()]
+            assert found.update_norm == pytest.approx(float(torch.nn.utils.get_total_norm(moved)), rel=1e-4)
+
+
 def test_pieces_of_any_size_give_the_same_bits(folder: Path) -> None:
     digests = set()
     for pieces in ([8], [1, 7], [3, 3, 2]):

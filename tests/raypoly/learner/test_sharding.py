@@ -175,6 +175,7 @@ def test_in_bf16_several_ranks_round_what_one_rounds(together: RankProcesses, fo
     one, (two, _) = trained(ONE, case, folder), together.run(2, trained, case, folder)
     assert two.stats[0].loss == pytest.approx(one.stats[0].loss, rel=1e-5)
     assert two.stats[0].grad_norm == pytest.approx(one.stats[0].grad_norm, rel=1e-4)  # 1.5e-5 on some processors
+    assert two.stats[0].update_norm == pytest.approx(one.stats[0].update_norm, rel=1e-3)
     assert two.stats[0].entropy == pytest.approx(one.stats[0].entropy, rel=1e-5)
 
 
