@@ -112,7 +112,7 @@ async def measure(
             if list(chosen) != ["direct"]:
                 encode = None if name == "direct" else _encoder(opened)
                 results |= await asyncio.to_thread(
-                    scaffold_results, sound, name, scaffold, samples, config.evaluate.select, encode
+                    scaffold_results, sound, name, scaffold, samples, config.evaluate.select, encode, config.evaluate.ks
                 )
             if len(chosen) > 1:
                 table = table.append_column("scaffold", pa.array([name] * table.num_rows, pa.string()))
@@ -154,7 +154,7 @@ async def _measured(
         raise TooManySetAside(f"{skip_reason(groups[0])} No tests of the {len(groups)} problems of {split} can be run.")
     at_once, metadata = judged_at_once(opened.config), _metadata(problems)
     sound = [group for group in groups if group.problem_id not in set_aside]
-    results = evaluation_results(groups, set_aside, metadata, at_once)
+    results = evaluation_results(groups, set_aside, metadata, at_once, opened.config.evaluate.ks)
     if opened.config.evaluate.choose == "majority":
         by_id = {problem.id: problem for problem in problems}
         asking = [signatures(opened.services, group, by_id[group.problem_id]) for group in sound]

@@ -27,6 +27,7 @@ from actors.scorer_pool import ScorerPool
 from raypoly.analysis.evaluation.evaluation_config import (
     ModelEvaluationConfig,
     ask_problems,
+    chat_template_of,
     environment_of,
     is_plain,
     template_name,
@@ -179,7 +180,7 @@ class ModelEvaluation:
         config, environment = self._config, self._config.environment
         if not environment.converses:
             return None
-        chat = None if is_plain(self._asked.template) else config.prompts.chat_template or config.model.path
+        chat = None if is_plain(self._asked.template) else chat_template_of(config)
         template = ObservationTemplate.of_section(environment, chat)
         return Conversations(self._run, environment_of(config), generator, scored_by(scorers), template)
 

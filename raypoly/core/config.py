@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
@@ -207,6 +207,11 @@ class ProblemsConfig(Section):
         None,
         description="For `verl` and `template`: folder, GGUF file or hub id of the tokenizer whose chat template "
         "renders messages, usually the same as model.path. `plain` takes only the messages' texts.",
+    )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Variables of the chat template by name, such as {enable_thinking: false} for Qwen3, which then "
+        "answers without a thought (docs/models.md). One that the template does not have is refused.",
     )
     template: str = Field(
         "none",
@@ -662,6 +667,12 @@ class StagesConfig(Section):
         return dict(self.model_extra or {})
 
 
+class EvaluatedScaffold(PluginSection):
+    """A scaffold of an evaluation. It owns the parameters beside its name."""
+
+    name: str
+
+
 class EvaluateConfig(Section):
     """How the policy is measured."""
 
@@ -671,10 +682,16 @@ class EvaluateConfig(Section):
     validation_greedy: bool = Field(
         False, description="On validation take the likeliest token each time, one response for each problem."
     )
-    scaffolds: list[str] = Field(
+    scaffolds: list[str | EvaluatedScaffold] = Field(
         default_factory=list,
-        description="How samples are asked for: scaffolds by name (docs/scaffolds.md), all on the same problems and "
-        "seeds. The first one's numbers are the evaluation's. Default: the run's own.",
+        description="How samples are asked for: scaffolds by name, or as {name: tuple, plan_tokens: 512} with "
+        "parameters (docs/scaffolds.md), all on the same problems and seeds. The first one's numbers are the "
+        "evaluation's. Default: the run's own.",
+    )
+    ks: list[Annotated[int, Field(ge=1)]] = Field(
+        default_factory=list,
+        description="Further k of pass@k beside 1, 2, 4 ..., as far as there are samples, and whole blocks of a "
+        "scaffold.",
     )
     select: Literal["first", "last", "random"] = Field(
         "first",

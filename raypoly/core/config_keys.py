@@ -84,7 +84,11 @@ def describe_expected(field: FieldInfo) -> str:
     elif get_origin(annotation) is dict:
         text = "names with values: {name: value, ...}"
     else:
-        text = "a list: [" + ", ".join(words.get(argument, "...") for argument in get_args(annotation)) + "]"
+        # of a choice, or a type with limits, the first that has a word
+        inner = (
+            next((each for each in (part, *get_args(part)) if each in words), None) for part in get_args(annotation)
+        )
+        text = "a list: [" + ", ".join("..." if each is None else words[each] for each in inner) + "]"
     limits = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
     bounds = [
         f"{phrase} {getattr(rule, name)}"

@@ -15,6 +15,7 @@ problems.path | data.train_files | train_dataset | train_data dataset dataset_na
 problems.validation_path | data.val_files | eval_dataset | val_data
 problems.over_long | data.truncation | |
 problems.chat_template | | | apply_chat_template
+problems.chat_template_kwargs | data.apply_chat_template_kwargs | chat_template_kwargs | enable_thinking
 model.path | model.path | model_name_or_path | pretrain model_name base_model model_id pretrained
 model.dtype | rollout.dtype actor.fsdp_config.model_dtype | | torch_dtype param_dtype bf16 fp16
 model.lora_rank | model.lora_rank | peft_config | lora_r lora_dim

@@ -15,7 +15,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.plugins import load_plugin
 from raypoly.core.values import Problem
 from raypoly.data.problem_set import ProblemSet, content_hash
-from raypoly.data.templates import prompt_maker
+from raypoly.data.templates import ChatTemplate, prompt_maker
 
 __all__ = ["KNOWN", "ProblemSet", "build_problem_set"]
 
@@ -41,7 +41,7 @@ def build_problem_set(config: ProblemsConfig) -> ProblemSet:
         return problems
     if config.source == "verl":
         raise UsageError("problems.template goes with rows of problems; those of verl's bring their messages: drop it.")
-    return _changed(problems, prompt_maker(config.template, config.chat_template))
+    return _changed(problems, prompt_maker(config.template, ChatTemplate.of(config)))
 
 
 def _changed(problems: ProblemSet, change: Callable[[Problem], Problem]) -> ProblemSet:

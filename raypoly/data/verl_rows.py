@@ -26,7 +26,7 @@ from raypoly.data.formats.long_integers import dumps
 from raypoly.data.formats.row_fields import Identifier, error_reason
 from raypoly.data.formats.row_files import parquet_rows
 from raypoly.data.problem_set import ProblemSet, problem_set_of
-from raypoly.data.templates import PLAIN, Render, chat_renderer
+from raypoly.data.templates import PLAIN, ChatTemplate, Render
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +74,10 @@ def load_verl(config: ProblemsConfig) -> ProblemSet:
     """
     if config.path is None:
         raise UsageError("problems.source=verl needs problems.path, a Parquet file or a folder of them.")
-    if config.chat_template is None:
+    chat = ChatTemplate.of(config)
+    if chat is None:
         raise UsageError(NO_TEMPLATE)
-    render = chat_renderer(config.chat_template)
+    render = chat.renderer()
     return problem_set_of(lambda place: list(_read_problems(Path(place).expanduser(), render)), config, "verl split")
 
 

@@ -24,7 +24,7 @@ from raypoly.core.plugins import load_plugin
 from raypoly.data.formats import files_of
 from raypoly.data.hub import hub_split
 from raypoly.data.problem_set import ProblemSet
-from raypoly.data.templates import load_tokenizer
+from raypoly.data.templates import ChatTemplate, load_tokenizer
 from raypoly.data.verl_rows import NO_TEMPLATE
 from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, choose_device, this_machine
 from raypoly.planning.model_shape import config_of, context_of, is_mixture, no_hub_model, require_whole, teacher_folder
@@ -114,7 +114,7 @@ def _scaffold(config: Config) -> Iterator[str]:
 def _environment(config: Config) -> Iterator[str]:
     settings = config.environment
     environments.of_run(config)
-    ObservationTemplate.of_section(settings, config.problems.chat_template)
+    ObservationTemplate.of_section(settings, ChatTemplate.of(config.problems))
     if settings.converses and not scaffolds.of_run(config).samples:
         yield (
             f"environment.name={settings.name} answers turns, and scaffold.name={scaffolds.name_of_run(config)} "

@@ -109,7 +109,8 @@ class ProblemReader:
 
         # what `_read` goes by: the objective may bring the scaffold
         asking = (config.problems, config.scaffold, config.environment)
-        given = [*(section.model_dump_json() for section in asking), *config.evaluate.scaffolds]
+        given = [section.model_dump_json() for section in asking]
+        given.append(config.evaluate.model_dump_json(include={"scaffolds"}))
         key = json.dumps([*given, name_of_run(config)])
         if self._last is None or self._last[0] != key:
             self._last = (key, _read(config))

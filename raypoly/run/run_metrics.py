@@ -100,6 +100,7 @@ RUN_METRICS = (
         label="role",
     ),
     RunMetric("drafts", "Drafts by role.", "counter", number="drafts/", label="role"),
+    RunMetric("thoughts", "Drafts with a thought, by role.", "counter", number="drafts_with_thoughts/", label="role"),
     RunMetric("pause_seconds", "Seconds waited for the judge.", "counter", number="paused_seconds"),
     RunMetric("judge_usd", "US dollars that the judge's answers cost.", "counter", number="judge_step/cost_usd"),
     RunMetric("paused", "1 while the run waits for the judge.", source="now"),

@@ -78,6 +78,19 @@ def answered(response: str) -> str:
     return "\n".join(_AnswerReader(text.split("\n")).read()) if _MARK.search(text) else text
 
 
+def has_thoughts(response: str) -> bool:
+    """Whether `answered` leaves a thought out: one with a word in it."""
+    marks = [mark for mark in _MARK.finditer(response) if mark.lastgroup != "token"]
+    return bool(marks) and _MARK.sub(" ", response).split() != _MARK.sub(" ", answered(response)).split()
+
+
+def opened_thought(prompt: str) -> str:
+    """The mark at a prompt's end that begins a thought, as some chat templates write it; empty for none."""
+    marks = [mark for mark in _MARK.finditer(prompt[-100:]) if mark.lastgroup == "begin"]
+    found = marks[-1] if marks else None
+    return found[0] if found and not prompt[-100:][found.end() :].strip() else ""
+
+
 def code_blocks(text: str, bodies: bool = False) -> list[Block]:
     """Its blocks of Python, in order; with `bodies` also those that are the body of a function."""
     lines = text.split("\n")

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from raypoly import data as problems
 from raypoly.analysis.experiments.run_result import RESULT_KEY, CommandResult
@@ -75,7 +76,7 @@ def train_gate(config: Config, recall: float, tau: float | None, held_out: str |
     if (model / FILE).exists():
         read_gate(model).check_thresholds(model, recall, tau)
     else:
-        _seal(material, model, recall, tau)
+        _seal(material, model, recall, tau, config.problems.chat_template_kwargs)
     if not (before.path / RESULT_KEY).exists():
         gate_result(read_gate(model)).write(open_store(before.path, make=False))
 
@@ -96,9 +97,11 @@ def gate_result(gate: GateFile) -> CommandResult:
     return CommandResult("train-gate", _TITLE, {"plans": plans} | {**numbers, "plans": plans}, line)
 
 
-def _seal(material: _Material, model: Path, recall: float, tau: float | None) -> None:
+def _seal(material: _Material, model: Path, recall: float, tau: float | None, kwargs: Mapping[str, Any]) -> None:
     plans = material.held_out
-    found = seal_gate(model, plans, material.methods, material.rows, template=material.template, recall=recall, tau=tau)
+    found = seal_gate(
+        model, plans, material.methods, material.rows, material.template, recall=recall, tau=tau, kwargs=kwargs
+    )
     print(
         f"gate: {model / FILE} (on {len(plans)} plans of {len({it.problem.id for it in plans})} other problems: AUC "
         f"{found.auc:.3f}, balanced accuracy {found.balanced_accuracy:.3f}, precision {found.precision:.3f}, recall "

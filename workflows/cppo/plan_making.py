@@ -25,6 +25,7 @@ from raypoly.core.tables import ReportTable
 from raypoly.core.values import Problem
 from raypoly.data.preparing.data_card import encode_card
 from raypoly.data.preparing.preparation_folder import PreparationFolder, influential
+from raypoly.data.templates import ChatTemplate
 from raypoly.recipes.cppo.gate_rows import encode_rows, written_plans
 from raypoly.recipes.cppo.known_plans import GatePlans, JudgedPlan
 from raypoly.recipes.cppo.plan_config import PlanMakingConfig
@@ -77,7 +78,7 @@ async def ask_for_plans(
 ) -> tuple[Sequence[PlanOutcome], GatePlans]:
     """`written`: planners' plans to be labelled, by problem."""
     plans, note = config.plans, _noted_on(console)
-    questions = PlanQuestions(plans, config.problems.chat_template, store, note)
+    questions = PlanQuestions(plans, ChatTemplate.of(config.problems), store, note)
     asked = [(it, plan) for it in problems for plan in written.get(it.id, ())[-plans.label_plans :]]
     good: list[PlanOutcome | JudgedPlan] = []
     done: list[PlanOutcome | JudgedPlan] = []

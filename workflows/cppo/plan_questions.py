@@ -1,6 +1,6 @@
 """Questions to teacher and judge. Every answer is kept: none is paid for twice.
 
-    questions = PlanQuestions(config.plans, chat_template, store, note)
+    questions = PlanQuestions(config.plans, chat, store, note)
     outcomes = await questions.outcomes(problems)
 
 An answer is an object of the folder, named by what was asked of whom. A killed command asks only what has no answer.
@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from raypoly.core.endpoint_config import EndpointConfig
 from raypoly.core.errors import JudgeRefused
 from raypoly.core.values import Problem
+from raypoly.data.templates import ChatTemplate
 from raypoly.recipes.cppo.known_plans import JudgedPlan
 from raypoly.recipes.cppo.plan_config import PlansConfig
 from raypoly.recipes.cppo.plan_contract import read_plan
@@ -123,14 +124,14 @@ class PlanQuestions:
     def __init__(
         self,
         config: PlansConfig,
-        chat_template: str | None,
+        chat: ChatTemplate | None,
         store: Store,
         note: Callable[[str], None],
         first_wait: float = FIRST_WAIT,
     ) -> None:
         """`first_wait`: seconds before a server that is away is asked again."""
         self._config, self._store = config, store
-        self._planner = scaffolds.build("tuple", chat_template, methods=config.methods)
+        self._planner = scaffolds.build("tuple", chat, methods=config.methods)
         self._teacher = _Asked("teacher", config.teacher, config.temperature, note, first_wait)
         self._judge = _Asked("judge", config.judge, 0.0, note, first_wait)
 

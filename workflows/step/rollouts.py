@@ -15,6 +15,7 @@ from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.values import Draft, Group, Problem, Rollout
+from raypoly.data.templates import ChatTemplate
 from raypoly.rollouts.environments import Environment
 from raypoly.rollouts.environments.observation_template import ObservationTemplate
 from raypoly.rollouts.scaffolds import Scaffold
@@ -121,7 +122,7 @@ def conversations_of(
     """None where rollouts have one turn."""
     if not config.environment.converses:
         return None
-    template = ObservationTemplate.of_section(config.environment, config.problems.chat_template)
+    template = ObservationTemplate.of_section(config.environment, ChatTemplate.of(config.problems))
     return Conversations(config, environment, services.generator, scored_by(services.scorers), template, keep, again)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
@@ -28,6 +28,7 @@ from raypoly.core.values import Draft, Group, Int32, Problem, Rollout
 from raypoly.rollouts.engines import SampleRequest
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
+from raypoly.verifier.response_text import opened_thought
 from workflows.step.conversations import Conversations, Opening
 
 
@@ -251,7 +252,15 @@ def _in_order(found: Mapping[int, Rollout]) -> tuple[Rollout, ...]:
 
 def _drafts(asks: Sequence[Ask], rollouts: Sequence[Rollout]) -> list[Draft]:
     owners = [ask for ask in asks for _ in range(ask.count)]
-    return [Draft(rollout, ask.role, ask.parent) for ask, rollout in zip(owners, rollouts, strict=True)]
+    return [
+        Draft(_from_mark(ask, rollout), ask.role, ask.parent) for ask, rollout in zip(owners, rollouts, strict=True)
+    ]
+
+
+def _from_mark(ask: Ask, rollout: Rollout) -> Rollout:
+    # A thought that the prompt has opened begins in the text too: cut before its end, it would read as the answer.
+    opened = "" if rollout.given else opened_thought(ask.prompt)
+    return replace(rollout, text=f"{opened}\n{rollout.text}") if opened else rollout
 
 
 def _draft_of(asks: Sequence[Ask]) -> Int32:

@@ -26,6 +26,7 @@ from raypoly.run.store.rollout_columns import OWN_COLUMNS
 from raypoly.run.store.step_records import Applied
 from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.code_extraction import find_code
+from raypoly.verifier.response_text import has_thoughts
 from workflows.step.learner_session import RANKS
 from workflows.step.run_durability import CURSOR, RunDurability
 from workflows.step.run_observers import RunObservers
@@ -168,8 +169,8 @@ def metrics_row(
         "set_aside_problems": {t.group.problem_id: reason for t in groups if (reason := skip_reason(t.group))},
         "loss": stats.loss,
         "grad_norm": stats.grad_norm,
-        "lr": stats.lr,
         "update_norm": _number(stats.update_norm),
+        "lr": stats.lr,
         "clipped": int(stats.clipped),
         "clip_share": clip_share,
         "entropy": _number(stats.entropy),
@@ -218,8 +219,14 @@ def _decoded(groups: Sequence[Group], times: Waterfall) -> dict[str, Any]:
     by_role = {role: sum(each.by_role.get(role, 0) for each in found) for role in roles}
     sampled = sum(by_role.values())
     drafts = Counter(draft.role for group in groups for draft in group.drafts)
+    thoughts = Counter(d.role for group in groups for d in group.drafts if has_thoughts(d.rollout.text))
+    of_drafts = {
+        "decoded_tokens": by_role,
+        "drafts": dict(sorted(drafts.items())),
+        "drafts_with_thoughts": {role: thoughts[role] for role in sorted(drafts)},
+    }
     return {
-        **({"decoded_tokens": by_role, "drafts": dict(sorted(drafts.items()))} if drafts else {}),
+        **(of_drafts if drafts else {}),
         "tokens_per_second": sampled / seconds if seconds and sampled else None,
     }
 

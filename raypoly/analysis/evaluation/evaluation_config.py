@@ -40,7 +40,7 @@ from raypoly.data.preparing.candidates import Candidate
 from raypoly.data.preparing.prepare_config import SamplingConfig, SourceConfig
 from raypoly.data.preparing.sources import load_sources
 from raypoly.data.public_tests import set_apart
-from raypoly.data.templates import encode_prompts, load_template, load_tokenizer, prompt_maker
+from raypoly.data.templates import ChatTemplate, encode_prompts, load_template, load_tokenizer, prompt_maker
 from raypoly.planning.model_shape import context_of, require_whole
 from raypoly.rollouts import environments
 from raypoly.rollouts.environments import Environment
@@ -65,6 +65,9 @@ class EvaluationPromptsConfig(Section):
         None,
         description="For a template of messages: folder or hub id of the tokenizer whose chat template renders them. "
         "Default: the model's own. An endpoint renders messages itself.",
+    )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default_factory=dict, description="Variables of the chat template, as `problems.chat_template_kwargs`."
     )
 
 
@@ -142,8 +145,9 @@ def evaluation_config(path: str | None, overrides: Sequence[str]) -> ModelEvalua
         raise UsageError("problems.template is of training: an evaluation's prompts are set by prompts.template.")
     if config.model.lora_rank is not None:
         raise UsageError("model.lora_rank is of training: leave it out, --model is measured as it is.")
-    if config.endpoint.url is not None and (config.model.path or config.prompts.chat_template):
-        raise UsageError("model.path and prompts.chat_template are of --model: an endpoint has its own.")
+    of_model = config.model.path or config.prompts.chat_template or config.prompts.chat_template_kwargs
+    if config.endpoint.url is not None and of_model:
+        raise UsageError("model.path and prompts.chat_template... are of --model: an endpoint has its own.")
     return config
 
 
@@ -197,6 +201,11 @@ def template_name(config: ModelEvaluationConfig, problems: Sequence[Candidate]) 
     return chat if load_tokenizer(str(config.model.path), "model.path").chat_template else _NONE
 
 
+def chat_template_of(config: ModelEvaluationConfig) -> ChatTemplate | None:
+    """`prompts.chat_template`, or the model's own."""
+    return ChatTemplate.of(config.prompts, "prompts.chat_template", config.model.path)
+
+
 def is_plain(template: str) -> bool:
     """Whether prompts are text to be continued, not messages. Raises `UsageError` if there is no such template."""
     return template == _NONE or not load_template(template, _KEY).is_chat
@@ -208,9 +217,8 @@ def ask_problems(config: ModelEvaluationConfig, template: str, problems: Sequenc
     shown = environment_of(config).shown_tests
     if template == _NONE:
         return [replace(it, make_prompt=lambda own: set_apart(own, shown)) if shown else it for it in problems]
-    chat = config.prompts.chat_template or config.model.path
     render = _as_json if config.endpoint.url is not None else None
-    make = prompt_maker(template, chat, _KEY, "prompts.chat_template", render)
+    make = prompt_maker(template, chat_template_of(config), _KEY, "prompts.chat_template", render)
     both = (lambda own: set_apart(make(own), shown)) if shown else make
     return [replace(it, make_prompt=both) for it in problems]
 

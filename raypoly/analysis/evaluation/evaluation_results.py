@@ -38,6 +38,7 @@ from raypoly.core.values import Float64, Group, Labels
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.strategies.planned_strategy import is_followed
 from raypoly.verifier.code_extraction import find_code
+from raypoly.verifier.response_text import has_thoughts
 
 DECIMAL = (10, 100)
 """k of published tables that are no power of two."""
@@ -181,19 +182,21 @@ def scaffold_results(
     attempts: int,
     select: Select = "first",
     encode: Encode | None = None,
+    also: Sequence[int] = (),
 ) -> dict[str, Any]:
     """JSON values: block, decoded tokens, diversity; and `pass_at_k` where attempts come in blocks.
 
-    `select`: which k of a block's attempts count. `encode`: for `semantic_diversity`; None: left out.
+    `select`: which k of a block's attempts count. `encode`: for `semantic_diversity`; None: left out. `also`: more k.
     """
     block = scaffold.block(attempts)
     tokens = [DecodedTokens.of_group(group) for group in groups]
     passed = [[verdict.passed for verdict in group.verdicts or ()] for group in groups]
-    curve = blocks_curve(passed, block, select)
+    curve = blocks_curve(passed, block, select, also)
     return {
         "scaffold": name,
         "block": block,
         "decoded_tokens": {role: round(mean, 2) for role, mean in mean_by_role(tokens).items()},
+        "thoughts": _mean([float(has_thoughts(draft.rollout.text)) for group in groups for draft in group.drafts]),
         "pass_per_10k": {
             k: pass_per_10k(
                 [block_pass_at_k(each, block, int(k), select) for each in passed],
@@ -206,11 +209,13 @@ def scaffold_results(
     }
 
 
-def blocks_curve(passed: Sequence[Sequence[bool]], block: int, select: Select = "first") -> dict[str, float]:
+def blocks_curve(
+    passed: Sequence[Sequence[bool]], block: int, select: Select = "first", also: Sequence[int] = ()
+) -> dict[str, float]:
     """Mean pass@k over problems, by k; `passed`: outcomes of each problem's attempts in order."""
     return {
         str(k): math.fsum(block_pass_at_k(each, block, k, select) for each in passed) / len(passed)
-        for k in block_ks(min(map(len, passed)), block)
+        for k in block_ks(min(map(len, passed)), block, also)
     }
 
 

@@ -152,10 +152,12 @@ def block_pass_at_k(passed: Sequence[bool], block: int, k: int, select: Select =
     return math.fsum(_within(passed[start : start + block], k, select) for start in blocks) / len(blocks)
 
 
-def block_ks(samples: int, block: int) -> list[int]:
-    """1, 2, 4 ... below the block, then 1, 2, 4 ... blocks. Raises `ValueError` unless `samples` are whole blocks."""
+def block_ks(samples: int, block: int, also: Iterable[int] = ()) -> list[int]:
+    """1, 2, 4 ... below the block, then 1, 2, 4 ... blocks, and of `also` what is below a block or whole blocks.
+    Raises `ValueError` unless `samples` are whole blocks."""
     blocks = _blocks(samples, block)
-    return [*ks(block - 1), *(block * k for k in ks(len(blocks)))]
+    further = (k for k in also if k <= samples and (k < block or k % block == 0))
+    return sorted({*ks(block - 1), *(block * k for k in ks(len(blocks))), *further})
 
 
 def _blocks(samples: int, block: int) -> range:

@@ -129,6 +129,9 @@ class PromptsConfig(Section):
         None,
         description="For a template of messages: folder or hub id of the tokenizer whose chat template renders them.",
     )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default_factory=dict, description="Variables of the chat template, as `problems.chat_template_kwargs`."
+    )
     over_long: Literal["drop", "cut"] = Field(
         "drop",
         description="What to do with a longer prompt: leave its problem out (`drop`), or take words from the middle of "

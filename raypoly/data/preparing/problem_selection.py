@@ -19,7 +19,7 @@ from raypoly.data.preparing.candidates import Candidate, PromptMaker
 from raypoly.data.preparing.decision_log import Decision
 from raypoly.data.preparing.prepare_config import BandConfig, PrepareConfig, PromptsConfig, SourceConfig, SplitConfig
 from raypoly.data.similar import DuplicatePair, find_duplicates, find_overlaps
-from raypoly.data.templates import encode_prompts, load_template, load_tokenizer, prompt_maker
+from raypoly.data.templates import ChatTemplate, encode_prompts, load_template, load_tokenizer, prompt_maker
 
 
 def decide_duplicates(candidates: Sequence[Candidate], evaluation: Iterable[Candidate]) -> list[Decision]:
@@ -96,7 +96,7 @@ def template_digests(config: PrepareConfig) -> dict[str, str]:
 
 def prompt_makers(config: PrepareConfig) -> dict[str, PromptMaker | None]:
     """By source, from its own template or else the config's; None keeps its prompts. Raises `UsageError`."""
-    chat = config.prompts.chat_template
+    chat = ChatTemplate.of(config.prompts, "prompts.chat_template")
     made = {key: prompt_maker(name, chat, key, "prompts.chat_template") for key, name in _named(config).items()}
     return {name: made.get(_key(name, source)) for name, source in config.sources.items()}
 

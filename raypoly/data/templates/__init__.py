@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from raypoly.core.errors import UsageError
 from raypoly.core.gguf_models import GgufModel
@@ -115,22 +115,68 @@ def load_tokenizer(name: str, key: str) -> Any:
         raise UsageError(f"{key}={name} {_NOT_HAD[name]}") from error
 
 
-def chat_renderer(template: str, key: str = "problems.chat_template") -> Render:
-    """Renders messages by the chat template of the tokenizer `template`, or with `PLAIN` joins their texts.
+class ChatTemplateKeys(Protocol):
+    """A section of a config with these two keys."""
 
-    Raises `UsageError` where there is no such tokenizer, or it has no chat template.
-    """
-    if template == PLAIN:
-        return lambda messages: "\n\n".join(message["content"] for message in messages)
-    tokenizer = load_tokenizer(template, key)
-    if not tokenizer.chat_template:
-        raise UsageError(f"{key}={template} is a tokenizer without a chat template: name another, or {PLAIN}.")
-    return tokenizer_renderer(tokenizer)
+    @property
+    def chat_template(self) -> str | None: ...
+
+    @property
+    def chat_template_kwargs(self) -> Mapping[str, Any]: ...
 
 
-def tokenizer_renderer(tokenizer: Any) -> Render:
+@dataclass(frozen=True)
+class ChatTemplate:
+    """What renders messages: the chat template of a tokenizer, or with `PLAIN` their texts alone."""
+
+    name: str
+    """The tokenizer's folder, GGUF file or hub id."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Variables of the template."""
+    key: str = "problems.chat_template"
+    """The config key of the name, for messages."""
+
+    @classmethod
+    def of(
+        cls, section: ChatTemplateKeys, key: str = "problems.chat_template", default: str | None = None
+    ) -> ChatTemplate | None:
+        """That of a config's section, or the `default`'s. Raises `UsageError` for variables without a template."""
+        name = section.chat_template or default
+        if name is not None:
+            return cls(name, section.chat_template_kwargs, key)
+        if section.chat_template_kwargs:
+            raise UsageError(f"{key}_kwargs are variables of a chat template, and there is none: set {key} too.")
+        return None
+
+    def renderer(self) -> Render:
+        """Raises `UsageError` where there is no such tokenizer, or it has no chat template, or no such variable."""
+        if self.name == PLAIN:
+            self._check_kwargs("")
+            return lambda messages: "\n\n".join(message["content"] for message in messages)
+        tokenizer = load_tokenizer(self.name, self.key)
+        if not (template := tokenizer.chat_template):
+            raise UsageError(
+                f"{self.key}={self.name} is a tokenizer without a chat template: name another, or {PLAIN}."
+            )
+        self._check_kwargs(str(template))
+        return tokenizer_renderer(tokenizer, self.kwargs)
+
+    def _check_kwargs(self, template: str) -> None:
+        # Jinja ignores a variable that a template does not read: a misspelt one would leave thinking on for weeks
+        for name in self.kwargs:
+            if not re.search(rf"\b{re.escape(name)}\b", template):
+                raise UsageError(
+                    f"{self.key}_kwargs.{name} is no variable of the chat template of {self.name}: mend its name, or "
+                    "leave it out."
+                )
+
+
+def tokenizer_renderer(tokenizer: Any, kwargs: Mapping[str, Any] | None = None) -> Render:
+    """`kwargs`: variables of its chat template."""
+
     def render(messages: Sequence[Mapping[str, Any]]) -> str:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        own = {**(kwargs or {}), "tokenize": False, "add_generation_prompt": True}
+        return str(tokenizer.apply_chat_template(messages, **own))
 
     return render
 
@@ -174,7 +220,7 @@ def _chat_heads(tokenizer: Any) -> tuple[str, ...]:
 
 def prompt_maker(
     name: str,
-    chat_template: str | None,
+    chat: ChatTemplate | None,
     key: str = "problems.template",
     chat_key: str = "problems.chat_template",
     render: Render | None = None,
@@ -189,8 +235,8 @@ def prompt_maker(
     template = load_template(name, key)
     if not template.is_chat:
         render = None
-    elif render is None and chat_template is not None:
-        render = chat_renderer(chat_template, chat_key)
+    elif render is None and chat is not None:
+        render = chat.renderer()
     elif render is None:
         raise UsageError(
             f"{key}={name} makes messages, and needs {chat_key}: the folder or hub id of the "

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -32,6 +32,8 @@ class GateFile(BaseModel):
     """For a valid plan, and for another."""
     template: str
     """Of its prompts, with `{statement}` and `{plan}`."""
+    chat_template_kwargs: Mapping[str, Any] = {}
+    """Variables of the chat template that its rows were rendered with."""
     tau: float = Field(ge=0, le=1)
     recall: float | None
     """That `tau` was chosen for; None where `tau` was given."""

@@ -12,9 +12,9 @@ to say one of the two words. The loss of the tokens after it depends on no label
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -35,11 +35,16 @@ class GateModel:
 
     @classmethod
     def load(
-        cls, folder: Path, words: Sequence[str], template: str, on_answer: Callable[[], None] = lambda: None
+        cls,
+        folder: Path,
+        words: Sequence[str],
+        template: str,
+        on_answer: Callable[[], None] = lambda: None,
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Self:
         """The model of a folder with its own tokenizer. Raises `UsageError` as `GateQuestion.of`."""
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        return cls(folder, GateQuestion.of(tokenizer, words, template, f"The gate {folder}"), on_answer)
+        return cls(folder, GateQuestion.of(tokenizer, words, template, f"The gate {folder}", kwargs), on_answer)
 
     def ask(self, problem: Problem, plans: Sequence[str]) -> GateAnswers:
         """`on_answer` is called after each plan."""

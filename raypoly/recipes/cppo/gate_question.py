@@ -9,7 +9,7 @@ Rows of its training and questions in a run are made here, so that they have the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,9 +17,9 @@ from raypoly.core.errors import UsageError
 from raypoly.core.values import Float64, Problem
 from raypoly.data.templates import (
     PLAIN,
+    ChatTemplate,
     PromptTemplate,
     Render,
-    chat_renderer,
     encode_prompts,
     encode_texts,
     read_template,
@@ -66,17 +66,23 @@ class GateQuestion:
 
     @classmethod
     def of(
-        cls, tokenizer: Any, words: Sequence[str] = WORDS, text: str = TEMPLATE, where: str = "The gate"
+        cls,
+        tokenizer: Any,
+        words: Sequence[str] = WORDS,
+        text: str = TEMPLATE,
+        where: str = "The gate",
+        kwargs: Mapping[str, Any] | None = None,
     ) -> GateQuestion:
-        """The question by one tokenizer, whose chat template renders messages; without one their texts are joined.
-        `where`: for messages.
+        """The question by one tokenizer, whose chat template renders messages with `kwargs`; without one their texts
+        are joined. `where`: for messages.
 
         Raises `UsageError` where the template lacks a placeholder, or both words begin with the same token.
         """
         template = read_template(text, "gate", f"{where}: its template")
         if "{plan}" not in text:
             raise UsageError(f"{where}: its template has no {{plan}}: write it where the plan belongs.")
-        render = tokenizer_renderer(tokenizer) if tokenizer.chat_template else chat_renderer(PLAIN)
+        chat = bool(tokenizer.chat_template)
+        render = tokenizer_renderer(tokenizer, kwargs) if chat else ChatTemplate(PLAIN).renderer()
         accept, refuse = words
         question = cls((accept, refuse), text, template, render, tokenizer)
         if not accept or not refuse or len(set(question.first_tokens)) < 2:

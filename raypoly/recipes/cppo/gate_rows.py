@@ -30,6 +30,7 @@ from raypoly.data.prompt_parts import STATEMENT
 from raypoly.recipes.cppo.gate_question import TEMPLATE, WORDS, question_prompt
 from raypoly.recipes.cppo.plan_contract import read_plan
 from raypoly.run.run_files import RunFiles
+from raypoly.verifier.response_text import answered
 
 _COLUMNS = ("problem_id", "text", "finish_reason")
 
@@ -135,9 +136,9 @@ def written_plans(runs: Sequence[str], methods: int) -> Mapping[str, Sequence[st
         for table in tables:
             for problem, text, end in zip(*(table[name].to_pylist() for name in _COLUMNS), strict=True):
                 if read_plan(text, methods, cut=end == "length").keeps:
-                    known = found.setdefault(problem, {})
-                    known.pop(text, None)  # a plan is as new as its last repetition
-                    known[text] = None
+                    known, plan = found.setdefault(problem, {}), answered(text).lstrip()
+                    known.pop(plan, None)  # a plan is as new as its last repetition
+                    known[plan] = None
     return {problem: list(plans) for problem, plans in found.items()}
 
 

@@ -127,7 +127,7 @@ def load_gate_model(folder: Path, on_answer: Any) -> Any:
     from raypoly.recipes.cppo.gate_model import GateModel  # brings PyTorch, which a run's driver lacks
 
     file = GateFile.of_folder(folder)
-    return GateModel.load(folder, file.words, file.template, on_answer)
+    return GateModel.load(folder, file.words, file.template, on_answer, file.chat_template_kwargs)
 
 
 def _keeps_contract(draft: Draft, methods: int) -> bool:

@@ -9,10 +9,10 @@ A gate is used only if it tells valid plans from others well enough (arXiv 2605.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -97,12 +97,13 @@ def seal_gate(
     template: str = TEMPLATE,
     recall: float = RECALL,
     tau: float | None = None,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> GateValidation:
     """Measure a trained gate, and write its `gate.json`.
 
     `folder`: a run's, whose exported model is taken, or a Hugging Face folder. `held_out`: plans of K `methods`, of
     problems that the gate was not trained on. `rows`: SHA-256 of the rows that it was trained on. `tau`: default, the
-    largest with this `recall`.
+    largest with this `recall`. `kwargs`: variables of the chat template that rendered its rows.
 
     Raises `RaypolyError` where a number is too low: then the folder has no `gate.json`. Raises `UsageError` where there
     is no model, or nothing to measure it with.
@@ -110,7 +111,7 @@ def seal_gate(
     model = folder / "model" if (folder / "model" / "config.json").is_file() else folder
     if not (model / "config.json").is_file():
         raise UsageError(f"{folder} has no trained gate: train one first, and give its run's folder or its model's.")
-    p = held_out_probabilities(model, held_out, methods, template)
+    p = held_out_probabilities(model, held_out, methods, template, kwargs)
     try:
         found = GateValidation.of(p, [it.valid for it in held_out], recall, tau)
     except ValueError as error:
@@ -126,6 +127,7 @@ def seal_gate(
     GateFile(
         words=WORDS,
         template=template,
+        chat_template_kwargs=kwargs or {},
         tau=found.tau,
         recall=recall if tau is None else None,
         validation={**numbers, "plans": len(held_out)},
@@ -135,11 +137,17 @@ def seal_gate(
     return found
 
 
-def held_out_probabilities(model: Path, plans: Sequence[LabelledPlan], methods: int, template: str) -> Float64:
+def held_out_probabilities(
+    model: Path,
+    plans: Sequence[LabelledPlan],
+    methods: int,
+    template: str,
+    kwargs: Mapping[str, Any] | None = None,
+) -> Float64:
     """p of each plan as in a run: 0 for one that breaches the contract, about which nobody is asked."""
     from raypoly.recipes.cppo.gate_model import GateModel  # brings PyTorch, which a run's driver lacks
 
-    gate = GateModel.load(model, WORDS, template)
+    gate = GateModel.load(model, WORDS, template, kwargs=kwargs)
     asked = [read_plan(it.plan, methods).keeps for it in plans]
     return np.array(
         [float(gate.ask(it.problem, [it.plan]).p[0]) if keeps else 0.0 for it, keeps in zip(plans, asked, strict=True)]

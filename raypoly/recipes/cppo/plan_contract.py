@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from raypoly.analysis.metrics.plan_diversity import wording
+from raypoly.verifier.response_text import answered
 
 BREACHES = ("missing", "extra", "empty", "long", "duplicate", "code")
-"""missing: a label is not there, or its line was cut off; extra: a line that is no method's, a label twice or one too
-many, a second sentence, steps; empty: a label without a word; long: too many words; duplicate: a method twice, by
-`wording`; code: statements, calls of methods, assignments, wherever they stand. A formula (`O(n log n)`) is no code."""
+"""missing: a label is not there, its line was cut off, or it comes after a label that is none of the plan's (`E:` of
+four); extra: a line that is no method's, a label twice or one too many, a second sentence, steps; empty: a label
+without a word; long: too many words; duplicate: a method twice, by `wording`; code: statements, calls of methods,
+assignments, wherever they stand. A formula (`O(n log n)`) is no code."""
 
 _LABELLED = re.compile(r"([A-Z]):(.*)")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|w\.r\.t|approx|resp|etc|vs|cf|eq)\.", re.IGNORECASE)
@@ -50,7 +52,8 @@ class Plan:
 
 
 def read_plan(text: str, methods: int = 4, max_words: int = 45, cut: bool = False) -> Plan:
-    """Any text is read. Blank lines, white space around a line and the order of labels do not count.
+    """Any text is read, without its thoughts. Blank lines, white space around a line and the order of labels do not
+    count.
 
     `cut`: the text ended at its token limit, so that a method in its last line is missing. Raises `ValueError` unless
     1 <= methods <= 26.
@@ -58,7 +61,7 @@ def read_plan(text: str, methods: int = 4, max_words: int = 45, cut: bool = Fals
     if not 1 <= methods <= len(ascii_uppercase):
         raise ValueError(f"a plan has 1 to {len(ascii_uppercase)} methods, one a letter, got {methods}")
     labels = ascii_uppercase[:methods]
-    found, others = _by_label([line.strip() for line in text.splitlines() if line.strip()], labels, cut)
+    found, others = _by_label([line.strip() for line in answered(text).splitlines() if line.strip()], labels, cut)
     kept = tuple(found[label] for label in labels if label in found)
     branches = tuple(found[label] if wording(found.get(label, "")) else None for label in labels)
     return Plan(branches, kept, _breaches(kept, branches, others, max_words))
@@ -67,10 +70,11 @@ def read_plan(text: str, methods: int = 4, max_words: int = 45, cut: bool = Fals
 def _by_label(lines: Sequence[str], labels: str, cut: bool) -> tuple[Mapping[str, str], Sequence[str]]:
     """The text of each label, and the lines that are no method's."""
     found: dict[str, str] = {}
-    others = []
+    others, ended = [], False
     for place, line in enumerate(lines, start=1):
         parts = _LABELLED.fullmatch(line)
-        if not parts or parts[1] not in labels or parts[1] in found:
+        ended = ended or bool(parts and parts[1] not in labels)
+        if not parts or ended or parts[1] in found:
             others.append(line)
         elif not cut or place < len(lines):
             found[parts[1]] = parts[2].strip()

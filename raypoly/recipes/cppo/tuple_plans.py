@@ -67,7 +67,7 @@ class TuplePlans(Scaffold):
     @property
     def measured(self) -> Scaffold:
         found = type(self)(self.config.model_copy(update={"solve": True}))
-        found.chat_template = self.chat_template
+        found.chat = self.chat
         return found
 
     def check(self, attempts: int) -> None:

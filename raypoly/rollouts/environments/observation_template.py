@@ -1,6 +1,6 @@
 """How an observation is put to the policy: the texts before and after it, from the end of what the policy wrote.
 
-    template = ObservationTemplate.of_section(config.environment, config.problems.chat_template)
+    template = ObservationTemplate.of_section(config.environment, ChatTemplate.of(config.problems))
     template.around(problem, "user")                      # ("<|im_end|>\\n<|im_start|>user\\n", "<|im_end|>\\n ...")
 
 By a chat template it is what that writes behind an answer of the assistant's and around the message that follows. What
@@ -16,7 +16,7 @@ from functools import cached_property
 from raypoly.core.config import EnvironmentSection
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem
-from raypoly.data.templates import PLAIN, Render, chat_renderer
+from raypoly.data.templates import PLAIN, ChatTemplate, Render
 
 _ASKED, _ANSWER, _OBSERVED = "raypolyasked", "raypolyanswer", 'raypoly\n"observed"'
 _PARAGRAPH, _COMPLETION = "\n\n{observation}\n\n", "\n{observation}\n{prompt}"
@@ -30,15 +30,15 @@ class ObservationTemplate:
     """Of the chat template, where there is one."""
 
     @classmethod
-    def of_section(cls, environment: EnvironmentSection, chat: str | None) -> ObservationTemplate:
-        """`chat`: as `problems.chat_template`. Raises `UsageError` for a text without `{observation}`."""
+    def of_section(cls, environment: EnvironmentSection, chat: ChatTemplate | None) -> ObservationTemplate:
+        """Raises `UsageError` for a text without `{observation}`."""
         text = environment.observation_template
         if text is not None and "{observation}" not in text:
             raise UsageError(
                 f"environment.observation_template={text!r} has no {{observation}}: write it where that belongs."
             )
-        with_chat = text is None and chat not in (None, PLAIN)
-        return cls(text, (lambda: chat_renderer(str(chat))) if with_chat else None)
+        with_chat = text is None and chat is not None and chat.name != PLAIN
+        return cls(text, chat.renderer if with_chat and chat is not None else None)
 
     def around(self, problem: Problem, role: str) -> tuple[str, str]:
         """The texts before and after an observation of this role."""

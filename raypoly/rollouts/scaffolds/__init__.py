@@ -16,6 +16,7 @@ from raypoly.algorithms import objectives
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import load_configured_plugin, load_plugin
+from raypoly.data.templates import ChatTemplate
 from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 KNOWN: Mapping[str, str] = {
@@ -32,10 +33,10 @@ KNOWN: Mapping[str, str] = {
 __all__ = ["KNOWN", "Ask", "Scaffold", "ScaffoldConfig", "build", "name_of_run", "of_run"]
 
 
-def build(name: str, chat_template: str | None = None, **params: Any) -> Scaffold:
+def build(name: str, chat: ChatTemplate | None = None, **params: Any) -> Scaffold:
     """Raises `UsageError` for an unknown name, and an unknown or wrong parameter."""
     built: Scaffold = load_configured_plugin(name, KNOWN, "scaffold", params)
-    built.chat_template = chat_template
+    built.chat = chat
     return built
 
 
@@ -59,10 +60,10 @@ def _samples(name: str) -> bool:
     return sampling
 
 
-def of_run(config: Config) -> Scaffold:
-    """The scaffold that a run trains with. Raises `UsageError`."""
+def of_run(config: Config, **other: Any) -> Scaffold:
+    """The scaffold that a run trains with, or the same with `other` parameters. Raises `UsageError`."""
     name, objective = name_of_run(config), objectives.of_run(config)
     params = config.scaffold.parameters
     if name == objective.scaffold:
         params |= objective.scaffold_parameters()
-    return build(name, config.problems.chat_template, **params)
+    return build(name, ChatTemplate.of(config.problems), **(params | other))

@@ -22,7 +22,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.values import ATTEMPT, Draft, Problem, TestSuite
 from raypoly.data.formats.row_fields import Identifier, error_reason
 from raypoly.data.formats.row_files import files_of, rows_of
-from raypoly.data.templates import PLAIN, Render, chat_renderer
+from raypoly.data.templates import PLAIN, ChatTemplate, Render
 from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
 
 _RESPONSES = "responses"  # the key of a problem's metadata that holds its responses, as JSON
@@ -105,7 +105,7 @@ class Given(Scaffold):
         stamps = tuple((file, file.stat().st_mtime_ns) for file in files if file.is_file())
         if len(stamps) < len(files):
             raise UsageError(f"scaffold.rows={self.config.rows} is not a file.")
-        return _problems(stamps, self.config.rows, self.chat_template)
+        return _problems(stamps, self.config.rows, self.chat)
 
     @property
     def content(self) -> str:
@@ -123,9 +123,9 @@ class _Asked:
 
 
 @lru_cache(maxsize=1)
-def _problems(files: Sequence[tuple[Path, int]], name: str, chat_template: str | None) -> Sequence[Problem]:
+def _problems(files: Sequence[tuple[Path, int]], name: str, chat: ChatTemplate | None) -> Sequence[Problem]:
     """`files`: each with when it was last changed."""
-    render = _renderer(name, chat_template)
+    render = _renderer(name, chat)
     found: dict[str, _Asked] = {}
     for file, _ in files:
         for number, row in _rows(file):
@@ -157,18 +157,18 @@ def _rows(file: Path) -> Iterator[tuple[int, _Row]]:
             raise UsageError(f"{file} row {number} can't be trained on: {reason}. Mend it, or take it out.") from None
 
 
-def _renderer(name: str, chat_template: str | None) -> Render:
-    """Renders messages by `problems.chat_template`, which is read where there are some."""
+def _renderer(name: str, chat: ChatTemplate | None) -> Render:
+    """Renders messages by the chat template, which is read where there are some."""
     made: list[Render] = []
 
     def render(messages: Any) -> str:
-        if chat_template is None:
+        if chat is None:
             raise UsageError(
                 f"scaffold.rows={name} has messages, which need problems.chat_template: the folder or hub id of the "
                 f"tokenizer whose chat template makes prompts of them, or {PLAIN} for their texts alone."
             )
         if not made:
-            made.append(chat_renderer(chat_template))
+            made.append(chat.renderer())
         return made[0](messages)
 
     return render

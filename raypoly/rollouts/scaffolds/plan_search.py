@@ -12,6 +12,7 @@ from pydantic import Field
 from raypoly.core.values import Draft, Problem
 from raypoly.rollouts.scaffolds.prompt_writing import own_prompt, shown, with_instruction
 from raypoly.rollouts.scaffolds.scaffold import Ask, Scaffold, ScaffoldConfig
+from raypoly.verifier.response_text import answered
 
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,3}[.):]|O\d{1,3}[.:])\s+(?P<text>\S.*?)\s*$")
 
@@ -66,7 +67,7 @@ def subsets(observations: int, order: int, plans: int) -> list[tuple[int, ...]]:
 
 
 def observed(text: str) -> list[str]:
-    """The observations of a response: its list items, or else its lines."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    """The observations of a response: its list items, or else its lines; none within a thought."""
+    lines = [line for line in answered(text).splitlines() if line.strip()]
     items = [item["text"] for line in lines if (item := _ITEM.match(line))]
     return items or [line.strip() for line in lines]

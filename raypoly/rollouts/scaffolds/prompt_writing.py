@@ -3,7 +3,8 @@
     with_instruction(problem, "Use recursion.")                 # the statement, the instruction, how to answer
     own_prompt(problem, "tuple_plan", None, render, methods="4")    # templates/tuple_plan.txt, or the user's file
 
-Text that a model wrote is shown with its marks of a chat taken apart: it can't end the message that it stands in.
+Text that a model wrote is shown without its thoughts, and with its marks of a chat taken apart: it can't end the
+message that it stands in.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from raypoly.core.values import Problem
 from raypoly.data.prompt_parts import split_prompt
 from raypoly.data.templates import PromptTemplate, Render, load_template
+from raypoly.verifier.response_text import answered
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _CHAT_MARK = re.compile(r"<(?=\||/?s>|[a-z]+_of_turn>|/?think)", re.IGNORECASE)
@@ -55,8 +57,9 @@ def fill_prompt(problem: Problem, template: PromptTemplate, render: Render, **va
 
 
 def shown(text: str) -> str:
-    """A model's text as prompts show it: trimmed, and without what a tokenizer would read as a mark of a chat."""
-    return _CHAT_MARK.sub("< ", text).strip()
+    """A model's text as prompts show it: trimmed, without thoughts, and without what a tokenizer would read as a mark
+    of a chat."""
+    return _CHAT_MARK.sub("< ", answered(text)).strip()
 
 
 @cache

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from raypoly.algorithms.objectives import Objective
 from raypoly.core.config import Config
@@ -22,6 +22,7 @@ from raypoly.core.values import Problem, Split, TestSuite
 from raypoly.data import ProblemSet
 from raypoly.data.problem_set import check_apart
 from raypoly.data.public_tests import set_apart
+from raypoly.data.templates import ChatTemplate
 from raypoly.rollouts import environments
 from raypoly.rollouts.scaffolds import KNOWN, Scaffold, build, name_of_run, of_run
 from raypoly.rollouts.scaffolds.scaffold import checked_asks, is_final
@@ -66,10 +67,13 @@ def check_first_asks(problem_set: ProblemSet, config: Config) -> None:
 
 def of_evaluations(config: Config) -> dict[str, Scaffold]:
     """Scaffolds that evaluations ask, by name: those of `evaluate.scaffolds`; or else the run's own, but `direct` where
-    the objective brought it, or where it samples nothing."""
-    own = config.scaffold.name
-    names = config.evaluate.scaffolds or ((own,) if own is not None and of_run(config).samples else ("direct",))
-    return {name: _named(config, name) for name in names}
+    the objective brought it, or where it samples nothing. Of two with one name the second's has its parameters too."""
+    own, found = config.scaffold.name, dict[str, Scaffold]()
+    for asked in config.evaluate.scaffolds or [own if own is not None and of_run(config).samples else "direct"]:
+        name, params = (asked, {}) if isinstance(asked, str) else (asked.name, asked.parameters)
+        also = "".join(f" {key}={value}" for key, value in params.items() if name in found)
+        found[f"{name}{also}"] = _named(config, name, params)
+    return found
 
 
 def named_scaffolds(config: Config, names: Sequence[str], overrides: Sequence[str]) -> dict[str, Scaffold] | None:
@@ -86,14 +90,15 @@ def named_scaffolds(config: Config, names: Sequence[str], overrides: Sequence[st
         params = {
             key: parse_value(f"scaffold.{key}", text, fields[key]) for key, text in given.items() if key in fields
         }
-        found[name] = build(name, config.problems.chat_template, **params)
+        found[name] = build(name, ChatTemplate.of(config.problems), **params)
     return found or None
 
 
-def _named(config: Config, name: str) -> Scaffold:
-    """The run's own with its parameters, or another with its defaults."""
-    own = name == name_of_run(config)
-    return (of_run(config) if own else build(name, config.problems.chat_template)).measured
+def _named(config: Config, name: str, params: Mapping[str, Any]) -> Scaffold:
+    """The run's own with its parameters, or another with its defaults, both but for `params`."""
+    if name == name_of_run(config):
+        return of_run(config, **params).measured
+    return build(name, ChatTemplate.of(config.problems), **params).measured
 
 
 def is_sampled(config: Config) -> bool:

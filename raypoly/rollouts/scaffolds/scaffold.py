@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from raypoly.core.errors import UsageError
 from raypoly.core.values import ATTEMPT, Draft, Problem
-from raypoly.data.templates import PLAIN, Render, chat_renderer
+from raypoly.data.templates import PLAIN, ChatTemplate, Render
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Scaffold(ABC):
 
     def __init__(self, config: ScaffoldConfig) -> None:
         self.config = config
-        self.chat_template: str | None = None
-        """`problems.chat_template`."""
+        self.chat: ChatTemplate | None = None
+        """Of the run."""
 
     @abstractmethod
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
@@ -120,7 +120,7 @@ class Scaffold(ABC):
     @cached_property
     def render(self) -> Render:
         """Prompt of chat messages, by the run's chat template; their texts where it has none."""
-        return chat_renderer(self.chat_template or PLAIN)
+        return (self.chat or ChatTemplate(PLAIN)).renderer()
 
 
 def checked_asks(scaffold: Scaffold, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:

@@ -27,7 +27,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.gguf_models import GgufModel
 from raypoly.core.plugins import PACKAGED_MODELS
 from raypoly.core.settings import load
-from raypoly.data.templates import chat_renderer, load_tokenizer
+from raypoly.data.templates import ChatTemplate, load_tokenizer
 from raypoly.planning.model_shape import PUBLISHED, row_layout, shape_of
 from raypoly.run.run_identity import resolve_run
 from tests.support.gguf_files import WIDTH, tiny_tensors, write_gguf
@@ -79,7 +79,7 @@ def test_the_folder_holds_the_weights_and_tokens_that_transformers_reads(kind: s
     assert shape_of(str(path)) == before[2] is not None
     assert before[2].parameters == sum(tensor.size for tensor in tiny_tensors().values())
     assert row_layout(str(path)) == "packed"
-    assert chat_renderer(str(path))(MESSAGES) == "<user>add<a>"
+    assert ChatTemplate(str(path)).renderer()(MESSAGES) == "<user>add<a>"
     assert model.folder(said.append) == folder
     assert len(said) == 1
 
@@ -88,7 +88,7 @@ def test_a_file_without_chat_template_is_refused_where_messages_are_rendered(tmp
     path = write_gguf(tmp_path / "bare.gguf", template=None)
     assert load_tokenizer(str(path), "prompts.tokenizer")("def")["input_ids"]
     with pytest.raises(UsageError, match=r"problems.chat_template=.*bare.gguf is a tokenizer without a chat template"):
-        chat_renderer(str(path))
+        ChatTemplate(str(path)).renderer()
 
 
 @pytest.mark.parametrize("share", [0, 0.001, 0.3, 0.6, 0.999])
@@ -222,7 +222,7 @@ def test_the_packaged_model_has_its_published_shape_and_its_chat_template() -> N
     assert model is not None
     assert shape_of("smollm2-q4") == PUBLISHED["HuggingFaceTB/SmolLM2-135M"]
     assert shape_of("HuggingFaceTB/SmolLM2-135M-Instruct") == shape_of("smollm2-q4")
-    prompt = chat_renderer("smollm2-q4")(MESSAGES)
+    prompt = ChatTemplate("smollm2-q4").renderer()(MESSAGES)
     assert prompt.endswith("<|im_start|>user\nadd<|im_end|>\n<|im_start|>assistant\n")
     assert np.asarray(model.tokenizer()("<|im_end|>")["input_ids"]).tolist() == [2]
     assert model.file.name == PACKAGED_MODELS["smollm2-q4"].file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,14 @@ class TwoRounds(Scaffold):
 
     def planned_drafts(self, attempts: int) -> int:
         return 2
+
+
+class Thinks(TwoRounds):
+    """Its plans' prompt has begun a thought."""
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        asks = super().ask(problem, drafts, attempts)
+        return asks if drafts else [replace(ask, prompt=f"{ask.prompt} <think>\n") for ask in asks]
 
 
 class FourRounds(Scaffold):
@@ -99,6 +108,17 @@ def assert_the_same_bits_after_kills(folder: Path, own: Sequence[str], seed: int
         again, *_ = finished(killed, *own)  # the journal refuses a second record of a kind
         assert facts(again.groups) == facts(whole.groups)
         assert again.applied.digest == whole.applied.digest, "the same rows, in the same order"
+
+
+def test_a_thought_that_a_prompt_began_stands_in_the_draft_and_is_counted(tmp_path: Path) -> None:
+    step, *_ = finished(tmp_path / "thinks", f"scaffold.name={named(Thinks)}")
+    texts = [draft.rollout.text for group in step.groups for draft in group.drafts]
+    assert all(text.startswith("<think>\n") for text in texts)
+    assert not any("<think>" in rollout.text for group in step.groups for rollout in group.rollouts)
+    counted = {name: step.applied.metrics[name] for name in ("drafts", "drafts_with_thoughts")}
+    assert counted == {name: {"plan": len(texts)} for name in counted}
+    without, *_ = finished(tmp_path / "plans", f"scaffold.name={named(TwoRounds)}")
+    assert without.applied.metrics["drafts_with_thoughts"] == {"plan": 0}
 
 
 def test_plans_come_first_then_an_attempt_behind_each_with_the_seed_that_it_has_without(tmp_path: Path) -> None:

@@ -147,6 +147,11 @@ def test_the_ks_that_are_shown(samples: int, block: int, shown: list[int]) -> No
     assert all(0 <= block_pass_at_k([True] * samples, block, k) <= 1 for k in shown)
 
 
+def test_further_ks_are_shown_where_there_are_samples_and_whole_blocks() -> None:
+    assert block_ks(24, 4, (20, 24, 3, 6, 32)) == [1, 2, 3, 4, 8, 16, 20, 24]
+    assert block_ks(16, 1, (20, 24, 10)) == [1, 2, 4, 8, 10, 16]
+
+
 def test_blocks_of_one_show_the_usual_ks() -> None:
     assert [block_ks(samples, 1) for samples in range(1, 70)] == [ks(samples) for samples in range(1, 70)]
 

@@ -74,6 +74,13 @@ def test_whatever_is_beyond_a_sentence_a_label_is_extra(text: str) -> None:
     assert None not in plan.branches
 
 
+def test_what_follows_a_label_that_the_plan_can_not_have_is_no_method() -> None:
+    plan = read_plan("A: Sort.\nB: Sweep.\nE: Guess.\nD: Search.\n")
+    assert (plan.methods, plan.branches) == (("Sort.", "Sweep."), ("Sort.", "Sweep.", None, None))
+    assert plan.breaches == ("missing", "extra")
+    assert read_plan("B: Sweep.\nNow one more:\nA: Sort.\n", methods=2).methods == ("Sort.", "Sweep.")
+
+
 def test_the_first_of_two_lines_with_one_label_is_the_method() -> None:
     assert read_plan("A: Sort.\nA: Sweep.\n", methods=1).branches == ("Sort.",)
 

@@ -77,7 +77,7 @@ def test_attempts_that_methods_do_not_divide_are_refused_before_anything_starts(
 def test_plans_alone_are_measured_with_attempts() -> None:
     own = ["scaffold.name=tuple", "scaffold.solve=false", "scaffold.methods=2", "problems.chat_template=plain"]
     (scaffold,) = of_evaluations(load(None, own, str)).values()
-    assert (scaffold.planned_attempts(8), scaffold.block(8), scaffold.chat_template) == (8, 2, "plain")
+    assert (scaffold.planned_attempts(8), scaffold.block(8), scaffold.chat and scaffold.chat.name) == (8, 2, "plain")
 
 
 def test_a_wrong_name_or_parameter_is_one_sentence() -> None:

@@ -16,7 +16,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.gguf_models import GgufModel
 from raypoly.core.settings import load
 from raypoly.core.values import Problem, TestSuite
-from raypoly.data.templates import Render, load_tokenizer, tokenizer_renderer
+from raypoly.data.templates import ChatTemplate, Render, load_tokenizer, tokenizer_renderer
 from raypoly.rollouts.environments.observation_template import ObservationTemplate, around
 
 ASKED, ANSWER, OBSERVED = "What is it?", "It is three.\nYes.", "Wrong: 4\n\nAgain."
@@ -39,7 +39,7 @@ FORMS = {
 
 
 def template_of(config: Config) -> ObservationTemplate:
-    return ObservationTemplate.of_section(config.environment, config.problems.chat_template)
+    return ObservationTemplate.of_section(config.environment, ChatTemplate.of(config.problems))
 
 
 def renderer(template: str) -> Render:

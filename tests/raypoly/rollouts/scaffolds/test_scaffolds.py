@@ -174,6 +174,18 @@ def test_upskill_names_its_scaffold_and_owns_its_number_of_skills() -> None:
         scaffolds.of_run(load(None, ["objective.name=upskill", "scaffold.name=direct"], str))
 
 
+def test_evaluated_scaffolds_may_have_parameters() -> None:
+    words = ["scaffold.name=tuple", "scaffold.plan_tokens=55", "evaluate.ks=[20]"]
+    words.append("evaluate.scaffolds=[tuple, {name: tuple, history: iid}, {name: plan_search, plans: 3}, direct]")
+    found = of_evaluations(load(None, words, str))
+    assert list(found) == ["tuple", "tuple history=iid", "plan_search", "direct"]
+    asked = [(it.config.history, it.config.plan_tokens) for name, it in found.items() if name.startswith("tuple")]  # type: ignore[attr-defined]
+    assert asked == [("joint", 55), ("iid", 55)]
+    assert found["plan_search"].planned_drafts(4) == 7
+    with pytest.raises(UsageError, match="plan_tokns=5 does not fit tuple"):
+        of_evaluations(load(None, ["evaluate.scaffolds=[{name: tuple, plan_tokns: 5}]"], str))
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
