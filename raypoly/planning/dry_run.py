@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from raypoly.algorithms import losses
 from raypoly.core.config import Config
 from raypoly.core.settings import dump
 from raypoly.core.tables import ReportTable
@@ -76,6 +77,7 @@ def _step_lines(config: Config) -> Iterator[str]:
         f"training: {train.steps} steps x {train.prompts_per_step} problems x {train.rollouts} rollouts "
         f"= {train.steps * rollouts:,} rollouts, {what}, by {config.objective.name}"
     )
+    yield f"loss: {describe_loss(config)}"
     if config.environment.converses:
         turns = config.environment
         yield (
@@ -85,6 +87,12 @@ def _step_lines(config: Config) -> Iterator[str]:
     if train.refill:
         yield f"refill: up to {train.refill} problems more a step, which no number here counts"
     yield f"checkpoints: every {train.checkpoint_every} steps"
+
+
+def describe_loss(config: Config) -> str:
+    """The loss with what is not at its default, whether the config or the objective set it."""
+    changed = losses.of_run(config).config.model_dump(exclude_defaults=True)
+    return ", ".join([config.loss.name, *(f"{key}={value}" for key, value in sorted(changed.items()))])
 
 
 def describe_layout(config: Config, layout: RowLayout | None) -> str:

@@ -15,7 +15,8 @@ rollout more.
 Known to go wrong: the policy may learn to say the same in other words, or a wrong thing for each skill: a skill's habit
 is paid, right or wrong, and with alpha 5 more than rewards of 0 and 1. With equal rewards, dividing by the deviation
 turns the least difference in information into whole advantages, so every group has a gradient. The prefix comes before
-the whole prompt, a chat template included. Evaluation uses no prefix, so it does not show skills.
+the whole prompt, a chat template included. Evaluation uses no prefix, so it does not show skills, unless
+`evaluate.scaffolds: [skills]` asks for one attempt a skill in turn.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from raypoly.core.tables import DASH, ReportTable
 from raypoly.data.problem_set import count_with_tests
 from raypoly.planning.cost import forecast_judge
 from raypoly.planning.devices import Device, choose_device, gpu_to_plan, layout_of, this_machine
+from raypoly.planning.dry_run import describe_loss
 from raypoly.strategies.judge.judge_usage import dollars
 
 
@@ -56,6 +57,10 @@ def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None, pilot: Path | No
         yield "\n".join(ReportTable(("arm", "runs", "steps", "hours a run", "judge, a run"), rows).columns(23, 14))
     if len(every) < len(runs):
         yield "Runs of other commands are not counted."
+    by_loss: dict[str, list[str]] = {}
+    for arm in (arm for arm in arms if arms[arm][0].steps):
+        by_loss.setdefault(describe_loss(arms[arm][0].checked_config), []).append(arm)
+    yield from (f"Loss of {', '.join(names)}: {loss}." for loss, names in by_loss.items())
     if pilot is None:
         yield "Hours come from a pilot (`--pilot results.json`), or from `raypoly train --rehearse` of an arm's config."
     yield ""
