@@ -53,6 +53,7 @@ _SENTENCES = {
 }
 _UPLOADS_AT_ONCE = 4
 _PART_RETRIES = 5
+_CONNECT_SECONDS = 10.0
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 
 
@@ -159,7 +160,7 @@ def _open_client(location: Location, timeout: float, retries: int = 0) -> S3Stor
         # Plain http only where the endpoint's own scheme says so; providers' own endpoints are https.
         "client_options": {
             "timeout": timedelta(seconds=timeout),
-            "connect_timeout": timedelta(seconds=min(timeout, 10)),
+            "connect_timeout": timedelta(seconds=min(timeout, _CONNECT_SECONDS)),
             "allow_http": True,
         },
     }
@@ -257,6 +258,7 @@ def _unanswered(text: str, message: str, timeout: float) -> RequestFailed:
     url = _URL.search(message)
     host = urlsplit(url[1]).netloc if url else "the server"
     if "kind: Timeout" in text or "TimedOut" in text:
+        timeout = min(timeout, _CONNECT_SECONDS) if "ConnectError(" in text else timeout
         return RequestFailed(f"{host} did not answer within {timeout:g} s")
     if "dns error" in text:
         return RequestFailed(f"the host {host} is not known")

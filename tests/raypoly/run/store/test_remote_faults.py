@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from raypoly.core.errors import StaleEpoch, StorageError, UsageError
-from raypoly.run.store import Store, open_store
+from raypoly.run.store import Store, object_store, open_store
 from raypoly.run.store.location import Location, StorageOptions
+from tests.support.ports import silent_port
 from tests.support.s3_server import Fault, Request, S3Server
 
 HASTY = StorageOptions(timeout=1.0, patience=20.0)
@@ -118,6 +119,17 @@ def test_storage_that_hangs_is_found_within_its_time(s3: S3Server, s3_location: 
     assert time.monotonic() - started < 30  # 1.5 s on a machine that has time
     s3.faults.clear()
     assert store.list() == ()
+
+
+def test_storage_that_can_not_be_connected_to_is_told_with_the_seconds_that_were_waited(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_store, "_CONNECT_SECONDS", 0.3)
+    with silent_port() as port:
+        place = f"s3://bucket/run?endpoint_override=http://127.0.0.1:{port}"
+        store = open_store(place, StorageOptions(timeout=30.0, patience=0.1, scratch=tmp_path))
+        with pytest.raises(StorageError, match=r"127\.0\.0\.1:\d+ did not answer within 0\.3 s\)"):
+            store.commit("a", b"")
 
 
 def test_storage_that_fails_for_a_while_is_waited_for(
