@@ -410,7 +410,8 @@ class JudgeConfig(Section):
     timeout: float = resumable(
         120.0,
         gt=0,
-        description="For `openai`: most seconds for one call in all. For `http`: most seconds without an answer.",
+        description="For `openai`: most seconds for one call in all. For `http`: most seconds without an answer. A "
+        "server that can't be reached is found sooner (docs/judge.md).",
     )
     concurrency: int = resumable(64, ge=1, description="For `openai`: most calls in flight; it adapts.")
     requests_per_minute: int | None = resumable(

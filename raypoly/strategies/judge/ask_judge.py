@@ -7,17 +7,18 @@ for seen, answer in ask_all(build_judge(config), observed):
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from raypoly.core.errors import JudgeRefused
 from raypoly.core.values import Labels
 from raypoly.strategies.judge import Judge
 from raypoly.strategies.judge.program_groups import ObservedGroup
+from raypoly.strategies.judge.silence import in_thread
 from raypoly.strategies.judge.structural import StructuralJudge, approach_of, signature
 
 T = TypeVar("T")
@@ -80,18 +81,9 @@ def describe_spending(judge: Judge) -> str:
 def map_in_order(work: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterator[tuple[T, R]]:
     """Each item with `work` of it, in order; up to `at_once` at a time, each in a thread. Raises what `work` raises."""
 
-    def settle(future: Future[R], item: T) -> None:
-        try:
-            future.set_result(work(item))
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
-            future.set_exception(error)
-
     under_way: deque[tuple[T, Future[R]]] = deque()
     for item in items:
-        future: Future[R] = Future()
-        under_way.append((item, future))
-        # An executor's threads are joined when Python ends: an interrupted command would wait for a server that hangs.
-        threading.Thread(target=settle, args=(future, item), name="judging", daemon=True).start()
+        under_way.append((item, in_thread(partial(work, item))))
         while under_way and (len(under_way) >= at_once or under_way[0][1].done()):
             first, done = under_way.popleft()
             yield first, done.result()

@@ -25,6 +25,7 @@ from raypoly.core.endpoint_config import proxy_of
 from raypoly.core.errors import JudgeRefused, JudgeUnavailable
 from raypoly.core.values import Labels, Problem, Rollout, Verdict
 from raypoly.strategies.judge.judge_keys import check_addresses, read_key
+from raypoly.strategies.judge.silence import SilenceCheck, Silent, in_thread
 
 _LARGEST_ANSWER = 1 << 20
 # Client errors that are temporary, or that an operator can fix while the run waits (an expired key).
@@ -43,6 +44,7 @@ class HttpJudge:
         check_addresses(config)
         self.url, self._timeout = config.url or "", config.timeout
         self._proxy = proxy_of(self.url)
+        self._silence = SilenceCheck(self.url, self._proxy)
         proxies = {} if self._proxy is None else {self.url.partition(":")[0].lower(): self._proxy.address}
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
         self._key = read_key(config.api_key_env, "judge.api_key_env", self.url)
@@ -78,15 +80,20 @@ class HttpJudge:
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         request = urllib.request.Request(self.url, data=body, headers=headers)
-        try:
+
+        def fetch() -> bytes:
             with self._opener.open(request, timeout=self._timeout) as response:
                 answer: bytes = response.read(_LARGEST_ANSWER + 1)
+                return answer
+
+        try:
+            answer = self._silence.result(in_thread(fetch))
         except urllib.error.HTTPError as error:
             error.close()
             if error.code >= 500 or error.code in _WAIT:
                 raise JudgeUnavailable(f"The judge at {self.url} is not serving (HTTP {error.code}).") from None
             raise JudgeRefused(f"The judge at {self.url} refused the request (HTTP {error.code}).") from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, Silent, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, TimeoutError):
                 reason = f"no answer within judge.timeout={self._timeout:g} s"

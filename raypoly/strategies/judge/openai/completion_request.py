@@ -3,9 +3,10 @@
     client = CompletionClient("http://127.0.0.1:8000/v1", key="", timeout=120)
     completion = client.post({"model": "m", "messages": [...]})         # raises `RequestFault`
 
-A fault's kind says what can be done: `transient`: ask again; `limited`: wait, then ask again; `closed`: nothing, until
-somebody acts; `request`: the server will never take this one. It keeps the answer's words and headers only, since the
-exception holds the request, whose headers hold the key. Any number of threads may call `post`.
+A fault's kind says what can be done: `transient`: ask again; `limited`: wait, then ask again; `closed`: nothing for now
+(somebody has to act, or it can't be reached); `request`: the server will never take this one. It keeps the answer's
+words and headers only, since the exception holds the request, whose headers hold the key. Any number of threads may
+call `post`.
 
 A field that a 400 names as one that the server does not take is sent by its other name or left out from then on: what
 models take differs, and changes. A loopback address is asked past the environment's proxies.
@@ -20,6 +21,7 @@ import logging
 import re
 import ssl
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from raypoly.core.endpoint_config import proxy_of
 from raypoly.strategies.judge.openai.token_cost import TokenUsage
+from raypoly.strategies.judge.silence import CONNECT_SECONDS, SilenceCheck, Silent
 
 Kind = Literal["transient", "limited", "closed", "request"]
 OPTIONAL = frozenset({"temperature", "response_format", "seed"})
@@ -86,6 +89,8 @@ class RequestFault(Exception):
 
 def fault_of(error: Exception, timeout: float, key: str = "judge.timeout") -> RequestFault:
     """The fault of a call's exception; `key` is the config's that sets the timeout."""
+    if _without_connection(error):
+        return RequestFault("closed", f"can't be reached (no connection within {min(timeout, CONNECT_SECONDS):g} s)")
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
         return RequestFault("transient", f"gave no whole answer within {key}={timeout:g} s", slow=True, sent=True)
     if isinstance(error, openai.APIStatusError):
@@ -142,6 +147,10 @@ def _refused_field(error: Exception, fields: Collection[str]) -> str | None:
 def _root(error: BaseException) -> str:
     last = list(_causes(error))[-1]
     return (" ".join(str(last).split()) or type(last).__name__)[:_WORDS]
+
+
+def _without_connection(error: Exception) -> bool:
+    return isinstance(error, openai.APITimeoutError) and not _connected(error)
 
 
 def _connected(error: BaseException) -> bool:
@@ -219,6 +228,7 @@ class CompletionClient:
     ) -> None:
         self._base_url, self._key, self._timeout, self._timeout_key = base_url, key, timeout, timeout_key
         self._optional, self._proxy = frozenset(optional), proxy_of(base_url)
+        self._silence = SilenceCheck(base_url, self._proxy)
         # Names of fields as this server takes them; None: not at all.
         self._taken: dict[str, str | None] = {}
         self._closed = False
@@ -248,7 +258,9 @@ class CompletionClient:
             raise RequestFault("closed", "is not asked any more")
         future = asyncio.run_coroutine_threadsafe(self._post(body), self._running())
         try:
-            return future.result()
+            return self._silence.result(future)
+        except Silent as error:
+            raise self._told(RequestFault("closed", f"can't be reached ({error})", sent=True)) from None
         except concurrent.futures.CancelledError:
             raise RequestFault("closed", "is not asked any more") from None
         finally:
@@ -283,7 +295,7 @@ class CompletionClient:
                     api_key=self._key or "none",
                     base_url=self._base_url,
                     max_retries=0,
-                    timeout=self._timeout,
+                    timeout=openai.Timeout(self._timeout, connect=min(self._timeout, CONNECT_SECONDS)),
                     http_client=self._http_client(),
                 )
                 threading.Thread(target=self._loop.run_forever, name="judge-calls", daemon=True).start()
@@ -297,6 +309,7 @@ class CompletionClient:
 
     async def _post(self, body: Mapping[str, Any]) -> Completion:
         assert self._client is not None
+        began = time.monotonic()
         try:
             async with asyncio.timeout(self._timeout):
                 kind = self._client.completions if "prompt" in body else self._client.chat.completions
@@ -304,6 +317,8 @@ class CompletionClient:
                 return _read(raw.content, dict(raw.headers))
         except (openai.OpenAIError, TimeoutError, ValidationError, json.JSONDecodeError, UnicodeDecodeError) as error:
             fault = fault_of(error, self._timeout, self._timeout_key)
+            if _without_connection(error) and self._silence.heard_since(began):
+                fault.kind = "transient"
             # plain completions have one name for their limit
             names = {*self._optional, *(() if "prompt" in body else _OTHER_NAME)} & body.keys()
             fault.refused = None if fault.about_group else _refused_field(error, names)

@@ -11,8 +11,9 @@ import pytest
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.core.values import Labels, Problem, Rollout, TestSuite, Verdict
-from raypoly.strategies.judge import Judge, build_judge
+from raypoly.strategies.judge import Judge, build_judge, silence
 from tests.support.judge_server import bind_judge_server
+from tests.support.ports import silent_port
 
 PROBLEM = Problem("p-1", "# sum", "f", TestSuite("calls", "[]"), answer="completion", prefix="def f(n):\n")
 BODIES = [
@@ -86,6 +87,17 @@ def test_a_silent_judge_is_unavailable_after_the_timeout() -> None:
         silent = build_judge(JudgeConfig(name="http", url=url, timeout=0.2))
         with pytest.raises(JudgeUnavailable, match=r"no answer within judge\.timeout=0\.2 s"):
             silent.probe()
+
+
+def test_a_judge_that_can_not_be_reached_any_more_is_unavailable_long_before_the_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(silence, "QUIET_SECONDS", 0.2)
+    with server(fault="slow") as url:  # for 5 s
+        assert label(url).known
+    monkeypatch.setattr(silence, "CONNECT_SECONDS", 0.2)
+    with silent_port() as port, pytest.raises(JudgeUnavailable, match=r"no answer for 0\.2 s, and no new .* 0\.2 s\."):
+        judge(f"http://127.0.0.1:{port}/").probe()
 
 
 @pytest.mark.parametrize("fault", ["garbage", "400", "404"])

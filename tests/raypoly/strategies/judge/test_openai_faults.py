@@ -16,12 +16,14 @@ import pytest
 
 from raypoly.core.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.core.values import Labels, Problem, Rollout, Verdict
-from raypoly.strategies.judge.openai import ATTEMPTS, OpenAIJudge
+from raypoly.strategies.judge import silence
+from raypoly.strategies.judge.openai import ATTEMPTS, OpenAIJudge, completion_request
 from raypoly.strategies.judge.openai.endpoint import TRIES
 from tests.raypoly.strategies.judge.openai_groups import TWO, group, ids, judge, program
 from tests.support.certificates import Certificates
 from tests.support.faulty_handler import Answer
 from tests.support.faulty_server import FAULTS, Server, programs_of, running
+from tests.support.ports import silent_port
 
 PASSING = ("408", "409", "425", "429", "429-retry-after", "500", "503", "503-retry-after", "cut", "reset", "garbage",
            "not-json", "no-choices", "hang", "drip", "drip-headers", "echo-key")  # fmt: skip
@@ -260,6 +262,43 @@ def test_nobody_listening_no_such_name_and_a_silent_port_are_outages(tmp_path: P
             timeout = 0.2 if url == silent else 5.0
             with pytest.raises(JudgeUnavailable, match=said), judge(url, tmp_path, timeout=timeout) as asked:
                 asked.label(*TWO)
+
+
+def test_a_judge_that_falls_silent_is_an_outage_long_before_its_timeout_and_one_that_is_slow_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silence, "QUIET_SECONDS", 0.3)
+    slow = group(program(1, "slow"), program(2))
+    with running(SlowServer()) as server, judge(server, tmp_path, timeout=600) as asked:
+        with ThreadPoolExecutor(2) as threads:
+            long = threads.submit(asked.label, *slow)
+            time.sleep(1.5)
+            assert not long.done(), "new connections are made, so it is only slow"
+            server.finish.set()
+            assert ids(long.result()) == [1, 2]
+            server.finish.clear()
+            both = [threads.submit(asked.label, *group(program(i, "slow"), program(5))) for i in (3, 4)]
+            while len(server.bodies) < 3:
+                time.sleep(0.01)
+            server.close()
+            for each in both:
+                with pytest.raises(JudgeUnavailable, match=r"no answer for 0\.3 s, and no new connection: "):
+                    each.result()
+            server.open()
+            asked.probe()
+        server.finish.set()
+        assert ids(asked.label(*TWO)) == [1, 2, 1]
+
+
+def test_a_connection_that_is_not_made_is_an_outage_after_seconds_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion_request, "CONNECT_SECONDS", 0.3)
+    with silent_port() as port, judge(f"http://127.0.0.1:{port}/v1", tmp_path, timeout=600) as asked:
+        for ask in (lambda: asked.label(*TWO), asked.probe):
+            with pytest.raises(JudgeUnavailable, match=r"reached \(no connection within 0\.3 s\) \(away since"):
+                ask()
+        assert asked.stats().calls == 1
 
 
 def test_a_server_that_is_restarted_is_asked_again(tmp_path: Path) -> None:
