@@ -46,6 +46,9 @@ IDLE_SECONDS = 60.0
 FIRST_WAIT, LONGEST_WAIT = 0.25, 30.0
 """Seconds before a retry: doubled with each retry used, times 0.5 to 1.5 at random."""
 
+NOTE_SECONDS = 30.0
+_FIRST_NOTE_SECONDS = 5.0
+
 _NODE_SECONDS = 60.0  # seconds in which the actors of a lost node are missed, one after the other
 
 _CALLS_SECONDS = 2.0  # seconds in which all calls of a lost actor end
@@ -73,7 +76,9 @@ class Retries:
         note: Callable[[str], None] = lambda text: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limit, self._note, self._now = limit, note, now
+        self._limit, self._now = limit, now
+        self.note = note
+        """Tells the user a sentence."""
         self._left = float(limit)
         self._progressed = now()
         self._waiting: asyncio.Task[None] | None = None
@@ -109,7 +114,7 @@ class Retries:
             ) from error
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (self._limit - self._left)) * (0.5 + random.random())
         self._left -= 1
-        self._note(f"{who} was lost ({reason(error)}): trying again, {self.left} of {self._limit} retries are left.")
+        self.note(f"{who} was lost ({reason(error)}): trying again, {self.left} of {self._limit} retries are left.")
         self._waiting = asyncio.create_task(asyncio.sleep(wait))
         self._who.clear()
         self._count(who)
@@ -216,6 +221,20 @@ async def result(answer: Awaitable[T]) -> T:
         if isinstance(error.cause, RaypolyError):
             raise error.cause from error
         raise
+
+
+async def told(answer: Awaitable[T], lacks: Callable[[], str], note: Callable[[str], None]) -> T:
+    """The answer; while there is none, every half minute a note of what it `lacks` (empty: no note)."""
+    waits = asyncio.ensure_future(answer)
+    wait = min(_FIRST_NOTE_SECONDS, NOTE_SECONDS)
+    try:
+        while not (await asyncio.wait([waits], timeout=wait))[0]:
+            wait = NOTE_SECONDS
+            if text := lacks():
+                note(text)
+        return await waits
+    finally:
+        waits.cancel()
 
 
 @dataclass(eq=False)

@@ -1,6 +1,5 @@
 """The scorer actors, each with one sandbox. `ScorerActors` starts them for a `ScorerPool`, replaces the lost, has more
-while work waits (as many as there are free CPUs for, else one, which stays pending and shows an autoscaler what is
-missing) and fewer while idle."""
+while work waits (those without a free CPU stay pending and show an autoscaler what is missing) and fewer while idle."""
 
 from __future__ import annotations
 
@@ -9,12 +8,15 @@ import bisect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import ray
+from ray.autoscaler.v2.sdk import get_cluster_status
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeLabelSchedulingStrategy, NotIn
 
-from actors.calls import LOST, START, CallContext, node_without_environment, result
+from actors.calls import LOST, START, CallContext, node_without_environment, result, told
 from actors.watched import WATCHED, Watched
 from raypoly.core.caches import LRUCache
 from raypoly.core.config import ScorerConfig
@@ -66,6 +68,7 @@ class Scorer(Watched):
 
 LOOK_SECONDS = 0.5
 """Seconds between looks at idle actors and at crawling chunks."""
+_UNASKED_SECONDS = 2.0  # for which an actor may go on starting that nothing waits for any more
 _REFUSED_SECONDS = 60.0  # seconds without growth after an actor could not start
 
 
@@ -79,7 +82,7 @@ class ScorerWorker:
     ready: bool = False
     chunks: int = 0
     since: float = 0.0
-    """When it last had work, or was asked for."""
+    """When it last had work, or work that waited for it."""
     pace: float | None = None
     """Seconds of a program there, in the moving average."""
     name: str = ""
@@ -107,7 +110,7 @@ class ScorerActors:
         self._workers = [ScorerWorker(next(self._indices)) for _ in range(config.workers)]
         self._ready: list[ScorerWorker] = []  # by their turns: a chunk must not cost a look at each of a thousand
         self._joining: set[asyncio.Task[None]] = set()
-        self._grown_until = 0.0
+        self._grown_until = self._refused_until = 0.0
         self._avoided: set[str] = set()  # nodes, by id, that could not make the run's environment
 
     def __len__(self) -> int:
@@ -118,7 +121,9 @@ class ScorerActors:
 
     @property
     def handles(self) -> dict[str, Any]:
-        return {worker.name: worker.actor for worker in self._workers if worker.actor is not None}
+        """Those that run, or that the run needs."""
+        needed = (worker for worker in self._workers if worker.ready or worker.index < self._config.workers)
+        return {worker.name: worker.actor for worker in needed if worker.actor is not None}
 
     @property
     def ready(self) -> Sequence[ScorerWorker]:
@@ -134,9 +139,7 @@ class ScorerActors:
 
     async def start(self) -> None:
         """Start the least number. Raises `IsolationMissing` where programs can't be confined."""
-        await asyncio.gather(*(self._start(worker) for worker in self._workers))
-        for worker in self._workers:
-            self.note(worker, ready=True)
+        await asyncio.gather(*(self._get_ready(worker) for worker in self._workers))
 
     def note(self, worker: ScorerWorker, chunks: int = 0, ready: bool | None = None) -> None:
         if worker.ready:
@@ -156,17 +159,18 @@ class ScorerActors:
                 self.note(worker, ready=False)
                 self._end(worker)
                 await self._context.retries.again(f"Scorer {worker.index}", error)
-                await self._start(worker)
-                self.note(worker, ready=True)
+                await self._get_ready(worker)
 
     def grow(self, chunks: int) -> None:
-        """Ask for more actors for `chunks` that wait."""
-        room = (self._config.max_workers or 0) - len(self._workers)
-        if room <= 0 or now() < self._grown_until:
+        """Have an actor start for each of `chunks` that wait, while there is room. An autoscaler sees all at once."""
+        if now() < self._grown_until:
             return
         self._grown_until = now() + LOOK_SECONDS
-        wanted = max(1, min(self._free_places(), chunks)) - self.starting
-        for _ in range(min(room, wanted)):
+        starting = [worker for worker in self._workers if not worker.ready]
+        for worker in starting[:chunks]:
+            worker.since = now()
+        room = (self._config.max_workers or 0) - len(self._workers)
+        for _ in range(min(room, chunks - len(starting)) if now() >= self._refused_until else 0):
             worker = ScorerWorker(next(self._indices), since=now())
             self._workers.append(worker)
             task = asyncio.create_task(self._join(worker))
@@ -177,9 +181,11 @@ class ScorerActors:
     def grown(self) -> bool:
         return len(self._workers) > self._config.workers
 
-    def give_back_idle(self) -> None:
+    def give_back(self, work_waits: bool) -> None:
+        """End actors beyond the least number: the starting that no work waits for, and the idle."""
         for worker in reversed(self._workers[self._config.workers :]):
-            if not worker.chunks and now() - worker.since > self._config.idle_seconds:
+            kept = self._config.idle_seconds if worker.ready else _UNASKED_SECONDS
+            if not (worker.chunks or (worker.ready and work_waits)) and now() - worker.since > kept:
                 self._remove(worker)
 
     def stop(self) -> None:
@@ -188,17 +194,48 @@ class ScorerActors:
         for worker in self._workers:
             self._end(worker)
 
+    async def _get_ready(self, worker: ScorerWorker) -> None:
+        await self._start(worker)
+        self.note(worker, ready=True)
+
     async def _start(self, worker: ScorerWorker) -> None:
         while True:
             actor = self._make(worker)
             try:
                 with self._context.in_flight.waiting(START, f"scorer-{worker.index}", actor):
-                    await result(actor.setup.remote())
+                    lacks = partial(self._lacks, worker)
+                    await told(result(actor.setup.remote()), lacks, self._context.retries.note)
                 return
             except LOST as error:
                 self._end(worker)
                 self._avoid(error)
                 await self._context.retries.again(f"Scorer {worker.index}", error)
+
+    def _lacks(self, worker: ScorerWorker) -> str:
+        """What all that wait for a place lack, told by the first of them."""
+        waiting = [each for each in self._workers[: self._config.workers] if not each.ready]
+        if worker is not waiting[0]:
+            return ""
+        try:
+            free = _free_cpus(self._config.label)
+        except RayError:  # the head does not answer, which others tell
+            return ""
+        cpus, most = self._options.get("num_cpus", 0.0), max(free, default=0.0)
+        if most >= cpus:  # it has a place, and starts
+            return ""
+        for call in self._context.in_flight.open:
+            if call.stage == START and call.who.startswith("scorer-"):
+                call.beat()  # a restart gives nobody a place
+        label = "" if self._config.label is None else f" with scorer.label={self._config.label}"
+        return (
+            f"Waiting for {len(waiting)} of {self._config.workers} scorers (scorer.workers): each needs {cpus:g} CPUs "
+            f"of a node{label}, and none of {len(free)} has more than {most:g} free. `ray status` shows who has them. "
+            "Unless an autoscaler brings more, add nodes, or lower scorer.workers or scorer.cpus."
+        )
+
+    @cached_property
+    def _remote(self) -> Any:
+        return ray.remote(**WATCHED)(self.scorer)
 
     def _make(self, worker: ScorerWorker) -> Any:
         worker.started += 1
@@ -207,7 +244,7 @@ class ScorerActors:
         if self._avoided:  # in place of an even spread; where there is no other node, it is tried there again
             others = NodeLabelSchedulingStrategy({}, soft={"ray.io/node-id": NotIn(*self._avoided)})
             options = {**options, "scheduling_strategy": others}
-        actor = ray.remote(**WATCHED)(self.scorer).options(name=worker.name, **options)
+        actor = self._remote.options(name=worker.name, **options)
         worker.actor = actor.remote(self._config, worker.index)
         return worker.actor
 
@@ -222,16 +259,13 @@ class ScorerActors:
         except (*LOST, RaypolyError) as error:  # no retry: retries are for the actors that the run needs
             self._avoid(error)
             if worker in self._workers:  # else it was not needed any more
-                self._grown_until = now() + _REFUSED_SECONDS
+                self._refused_until = now() + _REFUSED_SECONDS
                 self._remove(worker)
             return
         worker.since = now()
         self.note(worker, ready=True)
         self._count()
         self._joined()
-
-    def _free_places(self) -> int:
-        return int(ray.available_resources().get("CPU", 0.0) / max(self._options.get("num_cpus", 0.0), 0.01))
 
     def _remove(self, worker: ScorerWorker) -> None:
         if worker in self._workers:
@@ -247,6 +281,16 @@ class ScorerActors:
         if worker.actor is not None:
             ray.kill(worker.actor)
             worker.actor = None
+
+
+def _free_cpus(label: str | None) -> list[float]:
+    """Of each node, or of those with `scorer.label`."""
+    status = get_cluster_status(ray.get_runtime_context().gcs_address)
+    nodes = [*status.active_nodes, *status.idle_nodes]
+    if label is not None:
+        name, _, value = label.partition("=")
+        nodes = [node for node in nodes if (node.labels or {}).get(name) == value]
+    return [node.available_resources().get("CPU", 0.0) for node in nodes]
 
 
 def now() -> float:

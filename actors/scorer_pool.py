@@ -232,8 +232,7 @@ class ScorerPool:
     def _look_around(self) -> None:
         # Crawling chunks go to idle actors as well: the first verdict counts.
         self._look = None
-        if not self._queue.waiting:
-            self._actors.give_back_idle()
+        self._actors.give_back(work_waits=self._queue.waiting > 0)
         if self._actors.idle and not self._queue.waiting:
             paces = sorted(worker.pace for worker in self._actors if worker.pace is not None)
             median = paces[(len(paces) - 1) // 2] if paces else None

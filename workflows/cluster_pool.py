@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import ray
 
+from actors.calls import CallContext, Retries
 from actors.scorer_pool import ScorerPool
 from raypoly.core.config import Config
 from raypoly.core.errors import BrokenTests, SandboxError
@@ -21,8 +22,8 @@ from workflows.startup.ray_cluster import connect_ray, scorer_options
 class ClusterPool:
     """Scores as `LocalPool`, from any thread; its scorers are spread over the cluster's CPU nodes."""
 
-    def __init__(self, config: Config, workers: int | None = None) -> None:
-        """`workers`: default, as many as the cluster's CPUs. Raises `RaypolyError` without a cluster,
+    def __init__(self, config: Config, workers: int | None, note: Callable[[str], None]) -> None:
+        """`workers`: None is as many as the cluster's CPUs. Raises `RaypolyError` without a cluster,
         `IsolationMissing` where programs can't be confined."""
         self._stack = ExitStack()
         try:
@@ -30,7 +31,7 @@ class ClusterPool:
             count = workers or max(1, int(ray.cluster_resources().get("CPU", 1.0)))
             scorer = config.scorer.model_copy(update={"workers": count})
             self._loop = asyncio.new_event_loop()
-            self._pool = ScorerPool(scorer, scorer_options(scorer))
+            self._pool = ScorerPool(scorer, scorer_options(scorer), context=CallContext(Retries(note=note)))
             thread = threading.Thread(target=self._loop.run_forever, name="scorers", daemon=True)
             thread.start()
             self._stack.callback(thread.join)

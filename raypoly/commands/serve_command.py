@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -73,4 +74,6 @@ def _cluster_pool(scorer: ScorerConfig, workers: int | None) -> VerdictPool:
     from raypoly.core import settings
     from workflows.cluster_pool import ClusterPool
 
-    return ClusterPool(settings.load(None).model_copy(update={"scorer": scorer}), workers)
+    return ClusterPool(
+        settings.load(None).model_copy(update={"scorer": scorer}), workers, partial(typer.echo, err=True)
+    )

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 import ray
+from ray.autoscaler.v2.sdk import get_cluster_status
 
+from actors import calls
 from actors.calls import CallContext, Retries
 from actors.scorer_pool import ScorerPool
 from raypoly.core.config import ScorerConfig
@@ -104,6 +107,55 @@ async def test_a_lost_scorer_beyond_the_least_costs_no_retry_and_leaves_no_other
         assert {v.status for v in await asyncio.wait_for(asked, 300)} == {"passed"}
         await asyncio.sleep(3.0)
         assert scorers.counts() == {"busy": 0, "idle": 1, "starting": 0}
+
+
+async def test_pending_actors_are_demand_that_an_autoscaler_sees_and_that_goes_with_the_work() -> None:
+    def demand() -> int:
+        found = get_cluster_status(ray.get_runtime_context().gcs_address).resource_demands.ray_task_actor_demand
+        return sum(bundle.count for each in found for bundle in each.bundles_by_count)
+
+    async def until(wanted: int) -> float:
+        began = time.monotonic()
+        while demand() != wanted:
+            assert time.monotonic() - began < 60
+            await asyncio.sleep(0.05)
+        return time.monotonic() - began
+
+    scorers = ScorerPool(ScorerConfig(workers=1, max_workers=20, cpus=1.0), {"num_cpus": 1})
+    try:
+        await scorers.start()
+        asked = asyncio.create_task(scorers.score(squares(), [f"{SLOW} + {i} - {i}" for i in range(60)]))
+        assert await until(18) < 10, "two of twenty have a CPU"
+        assert {v.status for v in await asyncio.wait_for(asked, 300)} == {"passed"}
+        await until(0)
+    finally:
+        scorers.stop()
+
+
+async def test_more_scorers_than_cpus_are_told_with_what_to_do_and_are_no_stall(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calls, "NOTE_SECONDS", 0.5)
+    notes: list[str] = []
+    context = CallContext(Retries(note=notes.append))
+    scorers = ScorerPool(ScorerConfig(workers=5), {"num_cpus": 1.0}, context=context)
+    starting = asyncio.create_task(scorers.start())
+    try:
+        while not notes or not notes[-1].startswith("Waiting for 3 of 5 "):
+            assert not starting.done()
+            await asyncio.sleep(0.05)
+        began, told = time.monotonic(), len(notes)
+        while len(notes) == told:
+            await asyncio.sleep(0.05)
+        assert all(call.since > began for call in context.in_flight.open)
+    finally:
+        starting.cancel()
+        scorers.stop()
+    assert notes[-1] == (
+        "Waiting for 3 of 5 scorers (scorer.workers): each needs 1 CPUs of a node, and none of 1 has more than 0 free. "
+        "`ray status` shows who has them. Unless an autoscaler brings more, add nodes, or lower scorer.workers or "
+        "scorer.cpus."
+    )
 
 
 async def test_a_sandbox_that_fails_is_tried_elsewhere_and_never_becomes_a_verdict() -> None:

@@ -45,15 +45,12 @@ class NotingActors(TimedActors):
         self._make(worker)
 
     def _make(self, worker: ScorerWorker) -> Any:
-        self._notes.most_starting = max(self._notes.most_starting, self.starting)
         worker.started += 1
         factor = 10.0 if worker.index < self._slow else 1.0
-        start = START_SECONDS if self._free_places() >= 0 else NEVER
+        places = self._places + self._config.workers
+        start = START_SECONDS if list(self).index(worker) < places else NEVER
         worker.actor = LocalActor(Noting(self._notes.given, factor, start))
         return worker.actor
-
-    def _free_places(self) -> int:
-        return self._places - len(self) + self._config.workers
 
 
 class NotingScorers(TimedScorers):
@@ -62,7 +59,6 @@ class NotingScorers(TimedScorers):
     def __init__(self, workers: int, slow: int = 0, places: int = 0, **config: float) -> None:
         """`slow`: so many are ten times slower. `places`: actors that there are CPUs for, beyond the first."""
         self.given: list[list[str]] = []
-        self.most_starting = 0
         self.actors_class = partial(NotingActors, self, slow, places)
         super().__init__(ScorerConfig(workers=workers, **config), {})  # type: ignore[arg-type]
 
@@ -144,21 +140,32 @@ def test_programs_that_take_no_time_at_all_travel_on() -> None:
 def test_the_pool_grows_while_programs_wait_and_gives_back_what_idles() -> None:
     async def work(pool: NotingScorers) -> None:
         assert await ended(pool, programs([1.0] * 40, "many")) == pytest.approx(40 / 4 + START_SECONDS, abs=1.0)
-        assert pool.counts() == {"busy": 0, "idle": 4, "starting": 1}
-        await asyncio.sleep(29)
         assert pool.counts()["idle"] == 4
+        await asyncio.sleep(29)
+        assert pool.counts() == {"busy": 0, "idle": 4, "starting": 0}
         await asyncio.sleep(3)
         assert pool.counts() == {"busy": 0, "idle": 1, "starting": 0}
 
     in_virtual_time(1, work, places=3, max_workers=8, idle_seconds=30.0)
 
 
-def test_without_free_cpus_one_actor_is_asked_for_at_a_time() -> None:
-    async def work(pool: NotingScorers) -> None:
-        pool.most_starting = 0
-        await pool.score(PROBLEM, programs([1.0] * 40, "many"))
+def test_all_that_work_waits_for_is_asked_for_within_a_second_and_what_is_not_needed_is_withdrawn() -> None:
+    """Without free CPUs: actors that stay pending are what an autoscaler sees."""
 
-    assert in_virtual_time(1, work, places=0, max_workers=8).most_starting == 1
+    async def work(pool: NotingScorers) -> None:
+        few = asyncio.create_task(pool.score(PROBLEM, programs([1.0] * 4, "few")))
+        await asyncio.sleep(0.9)
+        assert pool.counts()["starting"] == 3
+        many = asyncio.create_task(pool.score(PROBLEM, programs([1.0] * 40, "many")))
+        await asyncio.sleep(1.0)
+        assert pool.counts()["starting"] == 7
+        await asyncio.sleep(39.0)
+        assert pool.counts()["starting"] <= 5, "three programs wait, and five did two seconds ago"
+        await asyncio.gather(few, many)
+        await asyncio.sleep(3.0)
+        assert pool.counts() == {"busy": 0, "idle": 1, "starting": 0}
+
+    in_virtual_time(1, work, places=0, max_workers=8)
 
 
 def test_a_pool_without_a_larger_most_stays_as_it_is() -> None:

@@ -15,14 +15,12 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from actors.calls import result
+from actors.calls import result, told
 from raypoly.core.config import Config
 from raypoly.planning.placement import Placement, resolve_placement, without_engines
 from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import ACTOR_CPUS, joins_cluster
 
-NOTE_SECONDS = 30.0
-_FIRST_NOTE_SECONDS = 5.0
 _MODEL_SHARE = 0.1  # share of a GPU for the actor of a stage's model, by Ray's count
 _OWN_CORE_SECONDS = 2.0
 
@@ -102,21 +100,20 @@ async def reserve_resources(
 
 
 async def _until_ready(group: PlacementGroup, size: int, placement: Placement, note: Callable[[str], None]) -> None:
-    ready = asyncio.ensure_future(result(group.ready()))
     cpus = f"{max(bundle['CPU'] for bundle in group.bundle_specs):g} CPUs"
-    wait = min(_FIRST_NOTE_SECONDS, NOTE_SECONDS)
-    while not (await asyncio.wait([ready], timeout=wait))[0]:
-        wait = NOTE_SECONDS
+
+    def lacks() -> str:
         there, free = ray.cluster_resources(), ray.available_resources()
         kind = "GPU" if placement.on_gpu and free.get("GPU", 0.0) < size else "CPU"
         beside = f", each on a node with {cpus} free" if kind == "CPU" else ""
         wanted = f"{size} free GPUs{beside}" if placement.on_gpu else f"a node with {size} x {cpus}"
         grows = ": an autoscaler may bring more" if ray_internals.autoscales() else ""
-        note(
+        return (
             f"Waiting for {wanted} (generator.placement={placement.kind}): of {there.get(kind, 0.0):g} {kind}s in the "
             f"cluster {free.get(kind, 0.0):g} are free{grows}. `ray status` shows who has them."
         )
-    await ready
+
+    await told(result(group.ready()), lacks, note)
 
 
 def _engine_cpus(config: Config) -> float:

@@ -22,13 +22,13 @@ import yaml
 from ray.cluster_utils import Cluster
 from ray.util.placement_group import remove_placement_group
 
+from actors import calls
 from actors.scorer_pool import ScorerPool
 from raypoly.core.config import Config, ScorerConfig
 from raypoly.core.errors import RaypolyError
 from raypoly.core.values import Problem, TestSuite
 from tests.support.ports import free_port
 from workflows.liveness import ray_internals
-from workflows.startup import resources
 from workflows.startup.ray_cluster import connect_ray, descendants, local_ray, scorer_options, why_closed
 from workflows.startup.resources import reserve_resources
 
@@ -57,7 +57,7 @@ def test_a_run_gets_all_of_its_gpus_or_waits_for_all_and_says_so(monkeypatch: py
         return waited, [first.rank(0), first.engine(0), (await second).gpus]
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(resources, "NOTE_SECONDS", 0.5)
+    monkeypatch.setattr(calls, "NOTE_SECONDS", 0.5)
     with local_ray(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False):
         waited, (rank, engine, gpus) = asyncio.run(two_runs())
     assert waited
@@ -79,7 +79,7 @@ def test_free_gpus_without_cpus_beside_them_are_told_apart(monkeypatch: pytest.M
         waiting.cancel()
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(resources, "NOTE_SECONDS", 0.5)
+    monkeypatch.setattr(calls, "NOTE_SECONDS", 0.5)
     with local_ray(num_cpus=0, num_gpus=2, include_dashboard=False, log_to_driver=False):
         asyncio.run(wait())
     assert notes[0].startswith("Waiting for 2 free GPUs, each on a node with ")
@@ -153,7 +153,7 @@ def test_demand_of_the_pool_and_of_a_run_starts_nodes_and_they_go(monkeypatch: p
                 time.sleep(0.2)
             asyncio.run(asyncio.wait_for(_grows_and_shrinks(), 2 * PATIENCE))
             notes: list[str] = []
-            monkeypatch.setattr(resources, "NOTE_SECONDS", 1.0)
+            monkeypatch.setattr(calls, "NOTE_SECONDS", 1.0)
             found = asyncio.run(asyncio.wait_for(reserve_resources(SPLIT, notes.append), PATIENCE))
     assert found.placement.on_gpu
     assert "of 0 GPUs in the cluster 0 are free: an autoscaler may bring more" in notes[0]
