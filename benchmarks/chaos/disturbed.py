@@ -7,15 +7,15 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import pairwise
+from typing import Protocol
 
 from raypoly import Run
 from raypoly.core.errors import RaypolyError
 from raypoly.run.store import open_store
 from tests.support.commit_watcher import CommitWatcher
 from tests.support.driver_process import Driver
-from tests.support.kill_plan import ACTORS, Kill
-from tests.support.ray_machines import Machines
+from tests.support.kill_plan import Kill
 from tests.support.run_differences import run_differences
 
 PATIENCE = 900.0
@@ -44,19 +44,34 @@ class Outcome:
     used: int = 0
     """Nodes that joined and had a scorer."""
     seconds: float = 0.0
+    stood: float = 0.0
+    """The longest time without a commit: from the first blow on, or from the first commit on."""
+
+
+class World(Protocol):
+    """Machines with a Ray, which outlive a run."""
+
+    @property
+    def used(self) -> int:
+        """Nodes that joined since the last `restore` and had a scorer."""
+
+    def restore(self) -> None:
+        """As at first: before a run, and where one gave up."""
+
+    def mend(self) -> None:
+        """What the command needs is there."""
+
+    def hit(self, kind: str, actor: str, seconds: float) -> bool:
+        """False where there is nothing to hit."""
 
 
 class Disturbed:
     """Drives one run to its end through kills, on machines that outlive it."""
 
-    def __init__(
-        self, number: int, engine: str, place: str, log_file: Path, overrides: Sequence[str], machines: Machines
-    ) -> None:
+    def __init__(self, number: int, engine: str, driver: Driver, machines: World) -> None:
         self.outcome = Outcome(number, engine)
-        self._gained: set[str] = set()
-        self._machines = machines
-        self._place = place
-        self._driver = Driver(place, log_file, overrides, {"RAY_ADDRESS": machines.address})
+        self._machines, self._driver = machines, driver
+        self._struck: float | None = None
 
     def run(self, plan: Sequence[Kill], undisturbed: str | None) -> Outcome:
         """`undisturbed`: the place of the run that it is compared with."""
@@ -64,7 +79,7 @@ class Disturbed:
         self.outcome.undisturbed = undisturbed is None
         self._machines.restore()
         try:
-            with CommitWatcher(open_store(self._place, make=False)) as watcher:
+            with CommitWatcher(open_store(self._driver.place, make=False)) as watcher:
                 for kill in plan:
                     self._start()
                     if self._reached(kill, watcher) and self._strike(kill):
@@ -75,15 +90,16 @@ class Disturbed:
                 self._finish()
             self.outcome.faults += watcher.faults
             self.outcome.objects = watcher.objects
+            self.outcome.stood = longest_wait(watcher.times, self._struck)
             if undisturbed is not None:
-                self.outcome.faults += run_differences(Run(self._place), Run(undisturbed))
+                self.outcome.faults += run_differences(Run(self._driver.place), Run(undisturbed))
         except (subprocess.TimeoutExpired, TimeoutError, RaypolyError) as error:
             self.outcome.faults.append(str(error))
         finally:
             if self._driver.process is not None:
                 self._driver.kill()
         self.outcome.seconds = time.monotonic() - started
-        self.outcome.used = len(self._gained.intersection(self._machines.hosts_of("scorer")))
+        self.outcome.used = self._machines.used
         return self.outcome
 
     def _start(self) -> None:
@@ -109,27 +125,17 @@ class Disturbed:
 
     def _strike(self, kill: Kill) -> bool:
         """False where the run ended before there was something to hit."""
+        if self._struck is None:
+            self._struck = time.monotonic()
         if kill.kind == "driver":
             self._driver.kill()
             return True
-        if kill.kind == "gain":
-            self._gained.add(self._machines.gain_node())
-            return True
         until = time.monotonic() + PATIENCE
         while self._driver.lives and time.monotonic() < until:
-            if self._hit(kill):
+            if self._machines.hit(kill.kind, kill.actor, kill.seconds):
                 return True
             time.sleep(0.05)  # it may be starting
         return False
-
-    def _hit(self, kill: Kill) -> bool:
-        if kill.kind in ACTORS:
-            return self._machines.kill_actor(kill.kind)
-        if kill.kind == "node":
-            return self._machines.kill_node(kill.actor)
-        if kill.kind == "lose":
-            return self._machines.lose_node(kill.actor)
-        return self._machines.partition(kill.actor, kill.seconds)
 
     def _finish(self) -> None:
         """To the end; what gives up is asked again, as a user would, and counted."""
@@ -139,4 +145,13 @@ class Disturbed:
             if code == 0:
                 return
             self.outcome.gave_up += 1
+            self._machines.restore()
         self.outcome.faults.append(f"it ended with exit code {code}: {self._driver.log()[-600:]}")
+
+
+def longest_wait(commits: Sequence[float], since: float | None) -> float:
+    """Of those that end after `since`, the longest time between two commits; without it, from the first one on."""
+    times = [time for time in commits if since is None or time > since]
+    return (
+        max((after - before for before, after in pairwise([since or times[0], *times])), default=0.0) if times else 0.0
+    )

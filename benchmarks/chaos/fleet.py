@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks.chaos.disturbed import Disturbed, Outcome
+from tests.support.driver_process import Driver
 from tests.support.kill_plan import Kill
 from tests.support.ray_machines import Machines
 
@@ -90,8 +91,9 @@ def _up(store: str, folder: Path, options: Mapping[str, int]) -> None:
 def _run(task: Task) -> Outcome:
     here = _here[0]
     log = here.folder / f"run-{task.number}.log"
-    disturbed = Disturbed(task.number, task.engine, here.place(task.number), log, task.overrides, here.machines)
-    return disturbed.run(task.plan, None if task.undisturbed is None else here.place(task.undisturbed))
+    driver = Driver(here.place(task.number), log, task.overrides, {"RAY_ADDRESS": here.machines.address})
+    undisturbed = None if task.undisturbed is None else here.place(task.undisturbed)
+    return Disturbed(task.number, task.engine, driver, here.machines).run(task.plan, undisturbed)
 
 
 def _why_no_partition() -> str:

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import re
 import threading
+import time
 from collections.abc import Iterable
 
 from raypoly.core.errors import CorruptData, StorageError
@@ -36,7 +37,12 @@ class CommitWatcher:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self.faults: list[str] = []
-        self.commits = 0
+        self.times: list[float] = []
+        """Of each commit, when it was seen, by `time.monotonic`."""
+
+    @property
+    def commits(self) -> int:
+        return len(self.times)
 
     @property
     def objects(self) -> int:
@@ -82,7 +88,8 @@ class CommitWatcher:
         digest = hashlib.sha256(data).hexdigest()
         if key not in self._hashes:
             self._hashes[key] = digest
-            self.commits += bool(_COUNTED.match(key))
+            if _COUNTED.match(key):
+                self.times.append(time.monotonic())
             self._note_records(key, data)
         elif self._hashes[key] != digest:
             self.faults.append(f"{key} was replaced")

@@ -77,6 +77,7 @@ class Machines:
         self._stack = contextlib.ExitStack()
         self._network: Network | None = None
         self._nodes: list[_Node] = []
+        self._gained: set[str] = set()
 
     def __enter__(self) -> Machines:
         with contextlib.ExitStack() as stack:
@@ -109,6 +110,23 @@ class Machines:
         """The address at which every node reaches this process."""
         return self._network.address if self._network else "127.0.0.1"
 
+    @property
+    def used(self) -> int:
+        """Nodes that joined since the last `restore` and had a scorer."""
+        return len(self._gained.intersection(self._hosts_of("scorer")))
+
+    def hit(self, kind: str, actor: str, seconds: float) -> bool:
+        """Kill an actor, or, by its kind, what an actor is on; `gain`: a node joins. Returns False if there is no such
+        actor."""
+        if kind == "gain":
+            self._gained.add(self.gain_node())
+            return True
+        if kind in TITLES:
+            return self.kill_actor(kind)
+        if kind == "node":
+            return self.kill_node(actor)
+        return self.lose_node(actor) if kind == "lose" else self.partition(actor, seconds)
+
     def is_there(self, actor: str, *calls: str) -> bool:
         """Whether the actor exists and, if calls are named, works on one of them."""
         return self._find(actor, calls or ("",)) is not None
@@ -128,7 +146,7 @@ class Machines:
             return False
         with contextlib.suppress(ProcessLookupError):
             os.kill(found[0], signal.SIGKILL)
-        while _title(found[0]):  # a dead one has none
+        while process_title(found[0]):  # a dead one has none
             time.sleep(0.01)
         return True
 
@@ -176,13 +194,14 @@ class Machines:
 
     def restore(self) -> None:
         """Bring back the number of nodes there was at first."""
+        self._gained.clear()
         self.mend()
         for node in self._nodes[self._count :]:
             self._remove(node)
         while len(self._nodes) < self._count:
             self.gain_node()
 
-    def hosts_of(self, actor: str) -> list[str]:
+    def _hosts_of(self, actor: str) -> list[str]:
         """Ray's ids of the nodes on which such actors are or were."""
         actors = self._cluster.global_state.actor_table(None).values()
         return [str(each["Address"]["NodeID"]) for each in actors if each["ActorClassName"] == TITLES[actor]]
@@ -191,7 +210,7 @@ class Machines:
         """An actor's process id and node. Ray puts the current call into the process title."""
         nodes = {node.raylet: node for node in self._nodes}
         for pid, parent in parents():
-            title = _title(pid) if parent in nodes else ""
+            title = process_title(pid) if parent in nodes else ""
             if title.startswith(f"ray::{TITLES[actor]}") and any(call in title for call in calls):
                 return pid, nodes[parent]
         return None
@@ -223,7 +242,7 @@ def _children() -> set[int]:
     return {pid for pid, parent in parents() if parent == os.getpid()}
 
 
-def _title(pid: int) -> str:
+def process_title(pid: int) -> str:
     """A process's title; empty if it is dead."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0].decode(errors="replace")
@@ -262,16 +281,16 @@ class Host:
     @contextlib.contextmanager
     def cut_off(self) -> Iterator[None]:
         """Take the link down while the block runs."""
-        _ip("link", "set", self.link, "down")
+        ip("link", "set", self.link, "down")
         try:
             yield
         finally:
-            _ip("link", "set", self.link, "up")
+            ip("link", "set", self.link, "up")
 
     def remove(self) -> None:
         """Remove the namespace. Processes that still live in it keep a dead network."""
-        _ip("link", "delete", self.link)
-        _ip("netns", "delete", self.name)
+        ip("link", "delete", self.link)
+        ip("netns", "delete", self.name)
 
 
 @dataclass
@@ -291,7 +310,7 @@ class Network:
     hosts: list[Host] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._bridge = f"rpc{os.getpid()}"
+        self.bridge = f"rpc{os.getpid()}"
         self._numbers = itertools.count(2)
 
     @property
@@ -301,10 +320,10 @@ class Network:
 
     def __enter__(self) -> Network:
         _sweep()
-        _ip("link", "add", self._bridge, "type", "bridge")
+        ip("link", "add", self.bridge, "type", "bridge")
         try:
-            _ip("address", "add", f"{self.address}/24", "dev", self._bridge)
-            _ip("link", "set", self._bridge, "up")
+            ip("address", "add", f"{self.address}/24", "dev", self.bridge)
+            ip("link", "set", self.bridge, "up")
             self.host().run(lambda: None)
             self.remove(self.hosts[0])
         except BaseException:
@@ -315,19 +334,19 @@ class Network:
     def __exit__(self, *_: object) -> None:
         for host in list(self.hosts):
             self.remove(host)
-        _ip("link", "delete", self._bridge)
+        ip("link", "delete", self.bridge)
 
     def host(self) -> Host:
         """Add a host. No address is used twice."""
         number = next(self._numbers)
-        host = Host(f"{self._bridge}-{number}", f"rpv{os.getpid()}-{number}"[:15], f"{self.subnet}.{number}")
-        _ip("netns", "add", host.name)
+        host = Host(f"{self.bridge}-{number}", f"rpv{os.getpid()}-{number}"[:15], f"{self.subnet}.{number}")
+        ip("netns", "add", host.name)
         self.hosts.append(host)
-        _ip("link", "add", host.link, "type", "veth", "peer", "name", "eth0", "netns", host.name)
-        _ip("-n", host.name, "address", "add", f"{host.address}/24", "dev", "eth0")
-        _ip("-n", host.name, "link", "set", "eth0", "up")
-        _ip("-n", host.name, "link", "set", "lo", "up")
-        _ip("link", "set", host.link, "master", self._bridge, "up")
+        ip("link", "add", host.link, "type", "veth", "peer", "name", "eth0", "netns", host.name)
+        ip("-n", host.name, "address", "add", f"{host.address}/24", "dev", "eth0")
+        ip("-n", host.name, "link", "set", "eth0", "up")
+        ip("-n", host.name, "link", "set", "lo", "up")
+        ip("link", "set", host.link, "master", self.bridge, "up")
         return host
 
     def remove(self, host: Host) -> None:
@@ -343,7 +362,7 @@ def _sweep() -> None:
         pid = re.match(r"rp[cv](\d+)", name)
         if pid and not is_alive(int(pid[1])):
             with contextlib.suppress(Impossible):  # one end of a cable takes the other with it
-                _ip(*(("netns", "delete", name) if (_NAMESPACES / name).exists() else ("link", "delete", name)))
+                ip(*(("netns", "delete", name) if (_NAMESPACES / name).exists() else ("link", "delete", name)))
 
 
 def _enter(namespace: IO[str]) -> None:
@@ -352,7 +371,7 @@ def _enter(namespace: IO[str]) -> None:
         raise Impossible(f"a network namespace can't be entered ({os.strerror(ctypes.get_errno())})")
 
 
-def _ip(*arguments: str) -> None:
+def ip(*arguments: str) -> None:
     try:
         subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
     except FileNotFoundError:

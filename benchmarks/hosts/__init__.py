@@ -1,0 +1,1 @@
+"""Hosts that misbehave, and what a run on them does: `python -m benchmarks.hosts`."""

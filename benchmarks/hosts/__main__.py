@@ -1,0 +1,186 @@
+"""A short training over real hosts under faults: what its user sees, and whether it ends as the undisturbed one.
+
+    python -m benchmarks.hosts --hosts 3 --faults cut,kill-raylet --seed 0 [--steps 6] [--runs N] [--store s3|local]
+                               [--token] [--set KEY=VALUE] [--keep FOLDER] [--json FILE]
+
+Hosts are namespaces of this machine (`tests/support/real_hosts.py`), with one real Ray at its default timing over them;
+the driver and no other actor is on the head. The run of so many steps goes undisturbed first, then once under each
+fault, dealt by the seed like cards; the fault strikes the host of an actor, once so many objects are committed.
+`cut:60` lasts 60 s; without a number a cut lasts 20.
+
+    cut          its link is down             kill-raylet  SIGKILL                 full-disk   64 KiB of /tmp are left
+    half-open    what it sends is lost        lose-head    all on it is killed;    no-code     it has no raypoly
+    slow         200 ms and 2 % loss, a way                the command again       other-code  raypoly 0.0.1
+
+The last column are there before the start, on the last host; in the full disk's run the code is Ray's `working_dir`,
+as in a job. Exit code 1 if a run is not equal, 2 where this machine can't have such hosts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from benchmarks.chaos.disturbed import Disturbed, Outcome
+from raypoly import Run
+from raypoly.run.store.lease import is_alive
+from tests.support.kill_plan import Kill, kill_plans
+from tests.support.ray_machines import Impossible
+from tests.support.real_hosts import BEFORE, FAULTS, HeadDriver, RealHosts
+
+SECONDS = 20.0
+_PLACE, _PREFIX = Path("/var/tmp"), "raypoly-hosts-"  # each host has its own /tmp
+_RETRY = re.compile(r"trying again, \d+ of \d+ retries are left")
+_STEP = re.compile(r"^step \d+/")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run under a fault."""
+
+    fault: str
+    outcome: Outcome
+    retries: int
+    infra_trained: int
+    """Rollouts of no verdict that have an advantage."""
+    lines: Sequence[str]
+    """Those of its output that the undisturbed one has not."""
+
+    def row(self) -> str:
+        twice = sum("and in journal/" in fault for fault in self.outcome.faults)
+        equal = "yes" if not self.outcome.faults else "NO"
+        numbers = f"{self.outcome.stood:>8.0f}{self.retries:>9}{self.outcome.starts:>8}{equal:>7}"
+        return f"{self.fault:<14}{numbers}{twice:>7}{self.infra_trained:>7}"
+
+
+def main() -> int:
+    given = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is put away
+    try:
+        with contextlib.ExitStack() as stack:
+            folder = given.keep or Path(stack.enter_context(_folder()))
+            folder.mkdir(parents=True, exist_ok=True)
+            seen = []
+            for each in _runs(given, folder, stack):
+                seen.append(each)
+                print("\n".join([each.row(), *(f"    {line}" for line in each.lines)]), flush=True)
+    except Impossible as reason:
+        print(f"benchmarks.hosts needs Linux, root and iproute2, to make namespaces: {reason}.", file=sys.stderr)
+        return 2
+    equal = sum(not each.outcome.faults for each in seen[1:])
+    print(f"\n{equal} of {len(seen) - 1} runs equal to the undisturbed one; {given.store} store, seed {given.seed}")
+    if given.json:
+        given.json.write_text(json.dumps([asdict(each) for each in seen], indent=2))
+    return int(any(each.outcome.faults or each.infra_trained for each in seen))
+
+
+def _runs(given: argparse.Namespace, folder: Path, stack: contextlib.ExitStack) -> Iterator[Seen]:
+    """The undisturbed one first."""
+    credentials = {name: "testing" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    os.environ.update(credentials)
+    hosts = stack.enter_context(
+        RealHosts(given.hosts, given.token, environment=credentials | {"AWS_REGION": "us-east-1"})
+    )
+    place = f"{folder}/run-{{}}"
+    if given.store == "s3":
+        from tests.support.s3_server import s3_server  # needs moto
+
+        place = stack.enter_context(s3_server(hosts.network.address)).uri("hosts/run-{}")
+    own = [f"train.steps={given.steps}", "train.checkpoint_every=2", "evaluate.every=0", "ray.dashboard=false"]
+    overrides = [*own, "generator.engine=transformers", *given.set]
+    plans = kill_plans(given.seed, 1, given.faults)
+    print(f"{'fault':<14}{'stood s':>8}{'retries':>9}{'starts':>8}{'equal':>7}{'twice':>7}{'infra':>7}", flush=True)
+    usual: set[str] = set()
+    for number, kill in enumerate(
+        [None, *(plan[0] for plan in islice(plans, len(given.faults) if given.runs is None else given.runs))]
+    ):
+        log = folder / f"run-{number}.log"
+        driver = HeadDriver(place.format(number), log, overrides)
+        driver.hosts = hosts
+        plan = [] if kill is None else [_planned(kill)]
+        hosts.trouble = plan[0].kind if plan and plan[0].kind in BEFORE else ""
+        driver.as_job = hosts.trouble == "full-disk"
+        reference = place.format(0) if plan else None
+        outcome = Disturbed(number, "transformers", driver, hosts).run(plan, reference)
+        text = log.read_text() if log.exists() else ""
+        lines = [] if kill is None else [line for line in text.splitlines() if _shape(line) not in usual]
+        usual |= {_shape(line) for line in text.splitlines()} if kill is None else set()
+        infra = 0 if outcome.faults else infra_trained(Run(driver.place))
+        fault = kill.kind if kill else "none"
+        yield Seen(fault, outcome, len(_RETRY.findall(text)), infra, [*lines, *outcome.faults])
+
+
+def _planned(kill: Kill) -> Kill:
+    """With its duration from the name; what is there before is there from the start."""
+    kind, _, seconds = kill.kind.partition(":")
+    return replace(kill, kind=kind, seconds=float(seconds or SECONDS), after=0 if kind in BEFORE else kill.after)
+
+
+def _shape(line: str) -> str:
+    """A line without its numbers, and of a step's line only that it is one."""
+    return "step" if _STEP.match(line) else re.sub(r"\d+", "0", line).strip()
+
+
+def infra_trained(run: Run) -> int:
+    found = 0
+    for step in run.steps:
+        rows = run.stored(step)
+        rows = rows.filter(pc.equal(rows.column("status"), "infra"))
+        found += len(rows.column("advantage").drop_null()) if rows.num_rows else 0
+    return found
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[str]:
+    """A folder that all hosts see. Those of killed harnesses go."""
+    for old in _PLACE.glob(f"{_PREFIX}*"):
+        pid = old.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdigit() and not is_alive(int(pid)):
+            shutil.rmtree(old, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=_PLACE) as folder:
+        yield folder
+
+
+def _faults(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := sorted({name.partition(":")[0] for name in names} - set(FAULTS)):
+        raise argparse.ArgumentTypeError(f"no such fault: {', '.join(unknown)}")
+    return names
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=3)
+    parser.add_argument(
+        "--faults", type=_faults, default=list(FAULTS), help=f"comma-separated, of: {', '.join(FAULTS)}"
+    )
+    parser.add_argument("--runs", type=int, help="under a fault each; default: one for each fault named")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=6)
+    has_moto = importlib.util.find_spec("moto") is not None
+    parser.add_argument(
+        "--store", choices=("s3", "local"), default="s3" if has_moto else "local", help="local: a folder all hosts see"
+    )
+    parser.add_argument("--token", action="store_true", help="Ray asks for a token")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the runs")
+    parser.add_argument("--keep", type=Path, help="where runs and logs stay, not below /tmp; default: nowhere")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
