@@ -29,7 +29,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def main() -> int:
     equal = sum(not each.outcome.faults for each in seen[1:])
     print(f"\n{equal} of {len(seen) - 1} runs equal to the undisturbed one; {given.store} store, seed {given.seed}")
     if given.json:
-        given.json.write_text(json.dumps([asdict(each) for each in seen], indent=2))
+        given.json.write_text(json.dumps([vars(each) | {"outcome": vars(each.outcome)} for each in seen], indent=2))
     return int(any(each.outcome.faults or each.infra_trained for each in seen))
 
 

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ BEFORE = {"full-disk": "ours", "no-code": "none", "other-code": "other"}
 FAULTS = ("cut", "half-open", "slow", "kill-raylet", "lose-head", *BEFORE)
 DELAY, LOSS = 0.2, 0.02
 """Of a slow host's frames, each way: seconds, and the share that is lost."""
+_ENV = ("env", "-C", "/tmp/code", "-u", "PYTHONPATH", "-u", "RAY_ADDRESS")
 _TRIES, _START_SECONDS = 4, 180.0
 _PORT = 6379
 _NOWHERE = "02:00:00:00:00:01"
@@ -51,6 +53,12 @@ case $code in
 esac
 echo up
 read -r _ || true
+"""
+_AGREED = """
+import ray, sys, time
+ray.init(log_to_driver=False, logging_level="ERROR")
+while {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]} != set(sys.argv[1:]):
+    time.sleep(0.5)
 """
 
 
@@ -71,7 +79,7 @@ class RealHost:
         """What to put before a command, so that it runs there."""
         variables = [f"{name}={value}" for name, value in {**self.environment, **environment}.items()]
         spaces = ("--mount", "--pid", "--uts", "--ipc", "--net")
-        return ["nsenter", "--target", str(self.pid), *spaces, "env", "-C", "/tmp/code", *variables]
+        return ["nsenter", "--target", str(self.pid), *spaces, *_ENV, *variables]
 
     @property
     def pids(self) -> Iterator[int]:
@@ -147,7 +155,9 @@ class RealHosts:
 
     def __enter__(self) -> RealHosts:
         if os.geteuid() != 0:
-            raise Impossible("only root makes namespaces")
+            raise Impossible("this is another user")
+        if missing := [name for name in ("unshare", "nsenter") if shutil.which(name) is None]:
+            raise Impossible(f"there is no `{missing[0]}` command (util-linux)")
         with contextlib.ExitStack() as stack:
             self.network = stack.enter_context(Network())
             stack.callback(self._stop)
@@ -165,10 +175,10 @@ class RealHosts:
     def address(self) -> str:
         return f"{self.head.cable.address}:{_PORT}"
 
-    def run(self, command: Sequence[str]) -> str:
+    def run(self, command: Sequence[str], timeout: float | None = None) -> str:
         """Run a command on the head, and return what it prints."""
-        inside = self.head.inside(RAY_ADDRESS=self.address)
-        return subprocess.run([*inside, *command], check=True, text=True, stdout=subprocess.PIPE).stdout
+        command = [*self.head.inside(RAY_ADDRESS=self.address), *command]
+        return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, timeout=timeout).stdout
 
     def restore(self) -> None:
         """All hosts are up and have their part of Ray, and the last one its `trouble`."""
@@ -190,6 +200,8 @@ class RealHosts:
                 break
         else:
             raise TimeoutError(f"Ray did not start on all hosts in {_TRIES} tries: {self.why}")
+        # Ray takes a removed host for alive until its health checks have failed, and starts actors there
+        self.run([sys.executable, "-c", _AGREED, *(host.cable.address for host in self._hosts)], _START_SECONDS)
         if troubles[-1] == "full-disk":
             self._hosts[-1].fill_disk()
 
