@@ -37,12 +37,13 @@ import pyarrow.compute as pc
 
 from benchmarks.chaos.disturbed import Disturbed, Outcome
 from raypoly import Run
+from raypoly.core.errors import RaypolyError
 from raypoly.run.store.lease import is_alive
 from tests.support.kill_plan import Kill, kill_plans
 from tests.support.ray_machines import Impossible
-from tests.support.real_hosts import BEFORE, FAULTS, HeadDriver, RealHosts
+from tests.support.real_hosts import BEFORE, FAULTS, LASTING, HeadDriver, RealHosts
 
-SECONDS = 20.0
+SECONDS, MOST_LINES = 20.0, 12
 _PLACE, _PREFIX = Path("/var/tmp"), "raypoly-hosts-"  # each host has its own /tmp
 _RETRY = re.compile(r"trying again, \d+ of \d+ retries are left")
 _STEP = re.compile(r"^step \d+/")
@@ -55,16 +56,16 @@ class Seen:
     fault: str
     outcome: Outcome
     retries: int
-    infra_trained: int
-    """Rollouts of no verdict that have an advantage."""
+    infra_trained: int | None
+    """Rollouts of no verdict that have an advantage; None where there is no run to read."""
     lines: Sequence[str]
     """Those of its output that the undisturbed one has not."""
 
     def row(self) -> str:
-        twice = sum("and in journal/" in fault for fault in self.outcome.faults)
+        infra, twice = self.infra_trained, sum("and in journal/" in fault for fault in self.outcome.faults)
         equal = "yes" if not self.outcome.faults else "NO"
         numbers = f"{self.outcome.stood:>8.0f}{self.retries:>9}{self.outcome.starts:>8}{equal:>7}"
-        return f"{self.fault:<14}{numbers}{twice:>7}{self.infra_trained:>7}"
+        return f"{self.fault:<14}{numbers}{twice:>7}{'?' if infra is None else infra:>7}"
 
 
 def main() -> int:
@@ -77,7 +78,7 @@ def main() -> int:
             seen = []
             for each in _runs(given, folder, stack):
                 seen.append(each)
-                print("\n".join([each.row(), *(f"    {line}" for line in each.lines)]), flush=True)
+                print("\n".join([each.row(), *(f"    {line[:300]}" for line in each.lines[:MOST_LINES])]), flush=True)
     except Impossible as reason:
         print(f"benchmarks.hosts needs Linux, root and iproute2, to make namespaces: {reason}.", file=sys.stderr)
         return 2
@@ -90,11 +91,9 @@ def main() -> int:
 
 def _runs(given: argparse.Namespace, folder: Path, stack: contextlib.ExitStack) -> Iterator[Seen]:
     """The undisturbed one first."""
-    credentials = {name: "testing" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    credentials = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
     os.environ.update(credentials)
-    hosts = stack.enter_context(
-        RealHosts(given.hosts, given.token, environment=credentials | {"AWS_REGION": "us-east-1"})
-    )
+    hosts = stack.enter_context(RealHosts(given.hosts, given.token, environment=credentials))
     place = f"{folder}/run-{{}}"
     if given.store == "s3":
         from tests.support.s3_server import s3_server  # needs moto
@@ -102,26 +101,23 @@ def _runs(given: argparse.Namespace, folder: Path, stack: contextlib.ExitStack) 
         place = stack.enter_context(s3_server(hosts.network.address)).uri("hosts/run-{}")
     own = [f"train.steps={given.steps}", "train.checkpoint_every=2", "evaluate.every=0", "ray.dashboard=false"]
     overrides = [*own, "generator.engine=transformers", *given.set]
-    plans = kill_plans(given.seed, 1, given.faults)
+    runs = len(given.faults) if given.runs is None else given.runs
+    kills = [_planned(plan[0]) for plan in islice(kill_plans(given.seed, 1, given.faults), runs)]
     print(f"{'fault':<14}{'stood s':>8}{'retries':>9}{'starts':>8}{'equal':>7}{'twice':>7}{'infra':>7}", flush=True)
     usual: set[str] = set()
-    for number, kill in enumerate(
-        [None, *(plan[0] for plan in islice(plans, len(given.faults) if given.runs is None else given.runs))]
-    ):
-        log = folder / f"run-{number}.log"
-        driver = HeadDriver(place.format(number), log, overrides)
+    for number, kill in enumerate([None, *kills]):
+        driver = HeadDriver(place.format(number), folder / f"run-{number}.log", overrides)
         driver.hosts = hosts
-        plan = [] if kill is None else [_planned(kill)]
-        hosts.trouble = plan[0].kind if plan and plan[0].kind in BEFORE else ""
+        hosts.trouble = kill.kind if kill and kill.kind in BEFORE else ""
         driver.as_job = hosts.trouble == "full-disk"
-        reference = place.format(0) if plan else None
-        outcome = Disturbed(number, "transformers", driver, hosts).run(plan, reference)
-        text = log.read_text() if log.exists() else ""
-        lines = [] if kill is None else [line for line in text.splitlines() if _shape(line) not in usual]
-        usual |= {_shape(line) for line in text.splitlines()} if kill is None else set()
-        infra = 0 if outcome.faults else infra_trained(Run(driver.place))
-        fault = kill.kind if kill else "none"
-        yield Seen(fault, outcome, len(_RETRY.findall(text)), infra, [*lines, *outcome.faults])
+        outcome = Disturbed(number, "", driver, hosts).run([kill] if kill else [], place.format(0) if kill else None)
+        printed = driver.log().splitlines()
+        told = [line for line in printed if kill and _shape(line) not in usual]
+        usual |= {_shape(line) for line in printed if not kill}
+        told += [fault.partition("\n")[0] for fault in outcome.faults]
+        retries, infra = sum(bool(_RETRY.search(line)) for line in told), infra_trained(driver.place)
+        lasts = f" {kill.seconds:g} s" if kill and kill.kind in LASTING else ""
+        yield Seen(f"{kill.kind if kill else 'none'}{lasts}", outcome, retries, infra, told)
 
 
 def _planned(kill: Kill) -> Kill:
@@ -135,13 +131,13 @@ def _shape(line: str) -> str:
     return "step" if _STEP.match(line) else re.sub(r"\d+", "0", line).strip()
 
 
-def infra_trained(run: Run) -> int:
-    found = 0
-    for step in run.steps:
-        rows = run.stored(step)
-        rows = rows.filter(pc.equal(rows.column("status"), "infra"))
-        found += len(rows.column("advantage").drop_null()) if rows.num_rows else 0
-    return found
+def infra_trained(place: str) -> int | None:
+    try:
+        tables = [run.stored(step) for run in [Run(place)] for step in run.steps]
+    except RaypolyError:
+        return None
+    rows = [table.filter(pc.equal(table.column("status"), "infra")) for table in tables]
+    return sum(len(table.column("advantage").drop_null()) for table in rows)
 
 
 @contextlib.contextmanager
@@ -171,10 +167,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, help="under a fault each; default: one for each fault named")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=6)
-    has_moto = importlib.util.find_spec("moto") is not None
-    parser.add_argument(
-        "--store", choices=("s3", "local"), default="s3" if has_moto else "local", help="local: a folder all hosts see"
-    )
+    store = "s3" if importlib.util.find_spec("moto") else "local"
+    parser.add_argument("--store", choices=("s3", "local"), default=store, help="local: a folder that all hosts see")
     parser.add_argument("--token", action="store_true", help="Ray asks for a token")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the runs")
     parser.add_argument("--keep", type=Path, help="where runs and logs stay, not below /tmp; default: nowhere")

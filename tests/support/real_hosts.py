@@ -32,13 +32,11 @@ from workflows.startup.ray_cluster import parents
 
 BEFORE = {"full-disk": "ours", "no-code": "none", "other-code": "other"}
 """Faults that a host has before the run starts, and its code."""
-FAULTS = ("cut", "half-open", "slow", "kill-raylet", "lose-head", *BEFORE)
-DELAY, LOSS = 0.2, 0.02
-"""Of a slow host's frames, each way: seconds, and the share that is lost."""
+LASTING = ("cut", "half-open", "slow")
+FAULTS = (*LASTING, "kill-raylet", "lose-head", *BEFORE)
+DELAY, LOSS = 0.2, 0.02  # of a slow host's frames, each way: seconds, and the share that is lost
 _ENV = ("env", "-C", "/tmp/code", "-u", "PYTHONPATH", "-u", "RAY_ADDRESS")
-_TRIES, _START_SECONDS = 4, 180.0
-_PORT = 6379
-_NOWHERE = "02:00:00:00:00:01"
+_TRIES, _START_SECONDS, _PORT = 4, 180.0, 6379
 _SET_UP = """
 set -e
 hostname "$1"; code=$2; shift 2
@@ -95,8 +93,8 @@ class RealHost:
         """The raylet's process id; 0 if there is none."""
         return next((pid for pid in self.pids if process_title(pid).endswith("/raylet/raylet")), 0)
 
-    def has(self, actor: str) -> bool:
-        return any(process_title(pid).startswith(f"ray::{TITLES[actor]}") for pid in self.pids)
+    def has(self, title: str) -> bool:
+        return any(process_title(pid).startswith(f"ray::{title}") for pid in self.pids)
 
     def fill_disk(self) -> None:
         """Leave 64 KiB of its /tmp."""
@@ -118,8 +116,7 @@ class HeadDriver(Driver):
     """A run's command, given on the head."""
 
     hosts: RealHosts
-    as_job = False
-    """Whether the code is the `working_dir`, as `ray job submit --working-dir .` makes it."""
+    as_job = False  # whether the code is the `working_dir`, as `ray job submit --working-dir .` makes it
 
     @property
     def command(self) -> list[str]:
@@ -147,11 +144,8 @@ class RealHosts:
             **(environment or {}),
         }
         self._hosts: list[RealHost] = []
-        self.why = ""
-        """Why Ray did not start on a host, in its words."""
-
-    used = 0
-    """No node joins in the middle of a run."""
+        self._why = ""  # Ray did not start on a host
+        self.used = 0  # no node joins in the middle of a run
 
     def __enter__(self) -> RealHosts:
         if os.geteuid() != 0:
@@ -199,7 +193,7 @@ class RealHosts:
             if all(host.raylet for host in self._hosts):
                 break
         else:
-            raise TimeoutError(f"Ray did not start on all hosts in {_TRIES} tries: {self.why}")
+            raise TimeoutError(f"Ray did not start on all hosts in {_TRIES} tries: {self._why}")
         # Ray takes a removed host for alive until its health checks have failed, and starts actors there
         self.run([sys.executable, "-c", _AGREED, *(host.cable.address for host in self._hosts)], _START_SECONDS)
         if troubles[-1] == "full-disk":
@@ -215,15 +209,16 @@ class RealHosts:
         """Do it to the host that an actor is on, for so long. Returns False if there is no such actor."""
         if kind in BEFORE:
             return True
-        host = self.head if kind == "lose-head" else next((host for host in self._hosts if host.has(actor)), None)
-        if host is None:
+        struck = self._hosts[:1] if kind == "lose-head" else [each for each in self._hosts if each.has(TITLES[actor])]
+        if not struck:
             return False
+        host = struck[0]
         if kind in ("kill-raylet", "lose-head"):
             for pid in [host.raylet] if kind == "kill-raylet" else set(host.pids) - {host.pid}:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             return True
-        during = {"cut": lambda host: host.cable.cut_off(), "half-open": self._half_open, "slow": self._slow}[kind]
+        during = {"cut": lambda _: host.cable.cut_off(), "half-open": self._half_open, "slow": self._slow}[kind]
         with during(host):
             time.sleep(seconds)
         return True
@@ -231,15 +226,15 @@ class RealHosts:
     @contextlib.contextmanager
     def _half_open(self, host: RealHost) -> Iterator[None]:
         """What it sends to the other hosts is lost; what they send arrives."""
-        others = [other.cable.address for other in self._hosts if other is not host]
-        for address in others:
-            link = ("dev", "eth0", "lladdr", _NOWHERE, "nud", "permanent")
-            ip("-n", host.cable.name, "neighbour", "replace", address, *link)
+        neighbour, others = ("-n", host.cable.name, "neighbour"), [each for each in self._hosts if each is not host]
+        for other in others:
+            nowhere = ("lladdr", "02:00:00:00:00:01", "nud", "permanent")
+            ip(*neighbour, "replace", other.cable.address, "dev", "eth0", *nowhere)
         try:
             yield
         finally:
-            for address in others:
-                ip("-n", host.cable.name, "neighbour", "del", address, "dev", "eth0")
+            for other in others:
+                ip(*neighbour, "del", other.cable.address, "dev", "eth0")
 
     @contextlib.contextmanager
     def _slow(self, host: RealHost) -> Iterator[None]:
@@ -288,7 +283,7 @@ class RealHosts:
             process.kill()
             process.wait()
             if not host.raylet:
-                self.why = Path(f"/proc/{host.pid}/root/tmp/ray-start.log").read_text()[-500:]
+                self._why = Path(f"/proc/{host.pid}/root/tmp/ray-start.log").read_text()[-500:]
 
     def _remove(self, host: RealHost) -> None:
         host.stop()

@@ -19,31 +19,23 @@ import time
 from collections.abc import Iterator
 
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
-_FRAME = 65_536
 
 
 @contextlib.contextmanager
 def slow_cable(ends: tuple[str, str], delay: float, loss: float) -> Iterator[None]:
     """Inside, network devices of these names exist, and what enters one leaves the other `delay` seconds later."""
+    taps: list[int] = []
     with contextlib.ExitStack() as stack:
-        taps = [stack.enter_context(_tap(name)) for name in ends]
+        for name in ends:  # a device is there as long as its descriptor
+            taps.append(os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+            stack.callback(os.close, taps[-1])
+            fcntl.ioctl(taps[-1], _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
         ended = threading.Event()
         thread = threading.Thread(target=_carry, args=(taps, delay, loss, ended), daemon=True)
         thread.start()
         stack.callback(thread.join)
         stack.callback(ended.set)
         yield
-
-
-@contextlib.contextmanager
-def _tap(name: str) -> Iterator[int]:
-    """A device that is there as long as its descriptor."""
-    device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
-        yield device
-    finally:
-        os.close(device)
 
 
 def _carry(taps: list[int], delay: float, loss: float, ended: threading.Event) -> None:
@@ -53,7 +45,7 @@ def _carry(taps: list[int], delay: float, loss: float, ended: threading.Event) -
         until = waiting[0][0] - time.monotonic() if waiting else 0.1
         for tap in select.select(taps, [], [], max(0.0, min(0.1, until)))[0]:
             with contextlib.suppress(OSError):  # the device is not up yet
-                frame = os.read(tap, _FRAME)
+                frame = os.read(tap, 65_536)
                 if rng.random() >= loss:
                     other = taps[1 - taps.index(tap)]
                     heapq.heappush(waiting, (time.monotonic() + delay, next(order), other, frame))
