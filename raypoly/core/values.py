@@ -33,7 +33,7 @@ FinishReason = Literal["stop", "length", "turns", "tool_seconds", "unknown"]
 """The last three end a conversation: its most turns, its tools' seconds, an answer that can't be had."""
 Split = Literal["train", "validation", "test"]
 TestKind = Literal["calls", "check", "stdin", "operations", "answer", "none", "run"]
-Comparison = Literal[OutputComparison, "json"]
+Comparison = Literal[OutputComparison, "json", "math"]
 _UNSTATED = cast(Comparison, "")
 
 
@@ -47,7 +47,8 @@ class TestSuite:
     `stdin`: JSON, a list of `{"input": text, "output": text}`, each a run of the whole program.
     `operations`: JSON, a list of `{"operations": ["LRUCache", "put", "get"], "args": [[2], [1, 1], [1]], "expected":
     [null, null, 1]}`: the first operation makes an object, the others are its methods.
-    `answer`: the right value, a Python literal or a text. Nothing is run; literals are compared by value.
+    `answer`: the right value, a Python literal or a text. Nothing is run; literals are compared by value. With
+    `comparison="math"` a mathematical one: `1{,}234`, `\\frac{1}{2}`, `[1,2)`.
     `none`: empty. Nothing is run and each verdict is `no_code`: the reward function alone values the response.
     `run`: the standard input of one run that nobody judges: a verdict's `failure.got` is what it printed.
     """
@@ -58,7 +59,8 @@ class TestSuite:
     source: str
     comparison: Comparison = _UNSTATED
     """How outputs and values are compared with the expected ones: `raypoly.verifier.sandbox.comparisons`. `json` is for
-    values alone. Default: `exact` for values; for `stdin` `tolerance`, or `lines` where a checker has a tolerance."""
+    values, `math` for answers alone. Default: `exact` for values; for `stdin` `tolerance`, or `lines` where a checker
+    has a tolerance."""
     checker: str = ""
     """For `stdin` with several right outputs: a Python program that prints 1 or 0 of an unexpected output, run as
     `checker.py input.txt correct_output.txt solution_output.txt`."""
@@ -246,11 +248,11 @@ class Verdict:
         return self.status == "passed"
 
     @classmethod
-    def of_outcome(cls, outcome: float) -> Self:
-        """What an environment says, without any test; NaN is unknown."""
+    def of_outcome(cls, outcome: float, who: str = "the environment") -> Self:
+        """What an environment or a reward function says, without any test; NaN is unknown."""
         if math.isnan(outcome):
-            return cls("infra", 0, 0, 0.0, "the environment's answer can't be had")
-        return cls("passed" if outcome >= 1 else "wrong", 0, 0, 0.0, f"the environment says {outcome:g}")
+            return cls("infra", 0, 0, 0.0, f"{who} can't say")
+        return cls("passed" if outcome >= 1 else "wrong", 0, 0, 0.0, f"{who} says {outcome:g}")
 
 
 WITHOUT_TESTS = Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")

@@ -9,25 +9,28 @@ Extraction parses nothing and takes linear time.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from raypoly.core.values import Failure, TestSuite, Verdict
+from raypoly.data.formats.mathematics import last_boxed
 from raypoly.data.formats.python_source import parse_python
 from raypoly.verifier.sandbox.outcome import one_line
 
 _MOST_CLAIMS = 100
 _OPEN, _CLOSE = "[ANSWER]", "[/ANSWER]"
+_MARK = re.compile(r"####[ \t]*([^\sA-Za-z#].*)")
 
 
 def extract_answer(response: str) -> str | None:
     """Text of the answer; None if there is none.
 
     In the last `[ANSWER]` element that is not blank, which may lack its end, or its start where the prompt ends in
-    that; else anywhere. There the last assertion counts, with those on the lines in front of it, up to a blank line
-    or a fence; else the last fenced block; else the whole element, or without one the response's last line, less
-    Markdown's marks.
+    that; else anywhere. There counts what the last `\\boxed{...}` holds; else what follows the last `####`; else the
+    last assertion, with those on the lines in front of it, up to a blank line or a fence; else the last fenced block;
+    else the whole element, or without one the response's last line, less Markdown's marks.
     """
     opened = response.split(_OPEN)
     elements = [part.partition(_CLOSE)[0] for part in (opened[1:] or opened[:1])]
@@ -35,7 +38,13 @@ def extract_answer(response: str) -> str | None:
     lines = element.split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "").strip().strip("`*")
     whole = element if _OPEN in response or _CLOSE in response else last
-    return (_last_assertion(lines) or _last_block(lines) or whole).strip() or None
+    marked = last_boxed(element) or _marked(lines)
+    return (marked or _last_assertion(lines) or _last_block(lines) or whole).strip() or None
+
+
+def _marked(lines: Sequence[str]) -> str:
+    """What the last line `#### ...` says, as GSM8K's solutions end; a heading begins with a letter."""
+    return next((found[1] for line in reversed(lines) if (found := _MARK.match(line))), "")
 
 
 def _last_assertion(lines: Sequence[str]) -> str:
@@ -85,12 +94,6 @@ def answer_verdict(tests: TestSuite, answer: str) -> Verdict:
     got, expected = (one_line(text, _SHOWN) for text in (_text(claim, answer), tests.source))
     failure = Failure(1, "", got, expected)
     return Verdict("wrong", 0, 1, 0.0, one_line(f"the answer is {got}, expected {expected}"), failure=failure)
-
-
-def answer_text(answer: str) -> str | None:
-    """The value as Python writes it; the text itself where it is none, or long; None for two different answers."""
-    claim, *others = _claims(answer, _SMALL)
-    return None if any(other != claim for other in others) else _text(claim, answer)
 
 
 def _text(claim: _Value, answer: str) -> str:

@@ -1,4 +1,4 @@
-"""Every public format of code problems, read into `Problem`; docs/problem-formats.md shows them.
+"""Every public format of problems of code and mathematics, read into `Problem`; docs/problem-formats.md shows them.
 
     problem = problem_of(json.loads(line))              # one row, recognised by its columns
     for problem in ProblemStream(Path("train-*.parquet")): ...      # one by one, none is held
@@ -30,6 +30,7 @@ from raypoly.data.formats import (
     kodcode,
     leetcode,
     livecodebench,
+    mathematics,
     mbpp,
     output_prediction,
     raypoly_rows,
@@ -89,6 +90,9 @@ FORMATS = (
     Format("MBPP", mbpp.recognises, mbpp.to_problem),
     Format("AReaL", _has("query_id", "input_output"), apps.to_problem),
     Format("APPS and TACO", apps.recognises, apps.to_problem),
+    Format("DAPO-Math", mathematics.recognises_dapo, mathematics.to_problem_dapo),
+    Format("MATH and AIME", mathematics.recognises_boxed, mathematics.to_problem_boxed),
+    Format("GSM8K", mathematics.recognises_gsm8k, mathematics.to_problem_gsm8k),
     Format("verifiable problems", test_lists.recognises, test_lists.to_problem),
     Format("SkyRL", _has("reward_spec"), test_lists.to_problem),
     Format("NeMo Gym", _has("verifier_metadata"), test_lists.to_problem),

@@ -12,12 +12,13 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 from typing_extensions import TypedDict
 
 from raypoly.core.config import OutputComparison
-from raypoly.core.values import Comparison, Problem, TestSuite
+from raypoly.core.values import Problem, TestSuite
 from raypoly.data.formats.long_integers import dumps, loads
 from raypoly.data.formats.row_fields import EntryPoint
 
 _STRICT = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 _CALLED = {"calls", "check"}  # kinds of tests that call the entry point
+_ValueComparison = Literal[OutputComparison, "json"]
 
 
 class BudgetRow(TypedDict, total=False):
@@ -55,7 +56,7 @@ class _Tests(BaseModel):
 class CallTests(_Tests):
     kind: Literal["calls"]
     cases: Annotated[list[CallCase], Field(min_length=1), FailFast()]
-    comparison: Comparison = "exact"
+    comparison: _ValueComparison = "exact"
 
 
 class CheckTests(_Tests):
@@ -79,7 +80,7 @@ class StdinTests(_Tests):
 class OperationsTests(_Tests):
     kind: Literal["operations"]
     cases: Annotated[list[OperationsCase], Field(min_length=1), FailFast()]
-    comparison: Comparison = "exact"
+    comparison: _ValueComparison = "exact"
 
     @model_validator(mode="after")
     def _aligned(self) -> OperationsTests:
@@ -92,6 +93,7 @@ class OperationsTests(_Tests):
 class AnswerTests(_Tests):
     kind: Literal["answer"]
     answer: str = Field(min_length=1)
+    comparison: Literal["exact", "math"] = "exact"
 
 
 _Suite = CallTests | CheckTests | StdinTests | OperationsTests
@@ -172,7 +174,7 @@ def _suite_of(tests: _Suite | AnswerTests, given: Mapping[str, Any]) -> TestSuit
     if isinstance(tests, CheckTests):
         return TestSuite("check", tests.source)
     if isinstance(tests, AnswerTests):
-        return TestSuite("answer", tests.answer)
+        return TestSuite("answer", tests.answer, tests.comparison)
     source = dumps(given["cases"])
     if not isinstance(tests, StdinTests):
         return TestSuite(tests.kind, source, tests.comparison)

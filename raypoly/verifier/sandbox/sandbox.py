@@ -13,6 +13,7 @@ from raypoly.core.caches import LRUCache
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, UsageError
 from raypoly.core.values import WITHOUT_TESTS, Evidence, Problem, Verdict
+from raypoly.verifier import math_answers
 from raypoly.verifier.answers import answer_verdict
 from raypoly.verifier.sandbox.candidate_process import NONCE
 from raypoly.verifier.sandbox.case_run import CaseRun
@@ -23,7 +24,7 @@ from raypoly.verifier.sandbox.outcome import TestsOutcome, one_line
 from raypoly.verifier.sandbox.prepared_suite import Case, Cases, Suite, read_suite, unsendable
 from raypoly.verifier.sandbox.script_run import ScriptRun
 from raypoly.verifier.sandbox.source_reader import SourceReader
-from raypoly.verifier.sandbox.zygote_client import EvidenceReader, Forker, PreludeTemplate, Zygote
+from raypoly.verifier.sandbox.zygote_client import PACKAGES, EvidenceReader, Forker, PreludeTemplate, Zygote
 
 # CPU seconds for a child to read the cases of a `check`
 _READING_SECONDS = 20.0
@@ -42,13 +43,15 @@ T = TypeVar("T")
 class Sandbox:
     """Owns one zygote; for one thread. Raises `IsolationMissing` at start if a probe breaks out."""
 
-    def __init__(self, limits: ScorerConfig, evidence: EvidenceReader | None = None) -> None:
-        """Without `evidence` no verdict has any."""
-        self._limits = limits
-        self._evidence = evidence
+    def __init__(
+        self, limits: ScorerConfig, evidence: EvidenceReader | None = None, packages: tuple[str, ...] = PACKAGES
+    ) -> None:
+        """Without `evidence` no verdict has any. `packages`: those that programs may import, where installed."""
+        self._limits, self._evidence, self._packages = limits, evidence, packages
+        self._mathematics: Sandbox | None = None  # of its own: no candidate imports its packages
         self._suites = LRUCache[str, Suite](_SUITES_KEPT, SUITE_CHARACTERS)
         self._templates: OrderedDict[str, PreludeTemplate] = OrderedDict()
-        self._zygote: Zygote | None = Zygote(limits, evidence)
+        self._zygote: Zygote | None = Zygote(limits, evidence, packages)
         self._reader = SourceReader(self._running_zygote)
         self._compiled: deque[bool] = deque(maxlen=READ_AHEAD_WINDOW)
         try:
@@ -77,10 +80,10 @@ class Sandbox:
         if code is None:
             what = "code" if problem.tests.runs else "answer"
             return Verdict("no_code", 0, 0, 0.0, f"no {what} in the response")
-        if problem.tests.kind == "answer":
-            return answer_verdict(problem.tests, code)
         code = code.removeprefix("\ufeff")  # a byte order mark, with which a Python file may begin
         try:
+            if problem.tests.kind == "answer":
+                return self._score_answer(problem, code)
             return self._with_one_retry(lambda: self._score(problem, code))
         except SandboxError as error:
             return Verdict("infra", 0, 0, 0.0, one_line(str(error)))
@@ -108,6 +111,9 @@ class Sandbox:
         return outcome.counts
 
     def close(self) -> None:
+        if self._mathematics is not None:
+            self._mathematics.close()
+            self._mathematics = None
         for close in (*(template.close for template in self._templates.values()), self._reader.close):
             with contextlib.suppress(SandboxError):  # the zygote may be gone, and they with it
                 close()
@@ -130,6 +136,24 @@ class Sandbox:
         except SandboxError:
             self.close()
             raise
+
+    def _score_answer(self, problem: Problem, answer: str) -> Verdict:
+        tests = problem.tests
+        if tests.comparison != "math":
+            return answer_verdict(tests, answer)
+        if (found := math_answers.plain_verdict(tests, answer)) is not None:
+            return found
+        if not math_answers.knows_math():
+            return math_answers.unread_verdict(answer_verdict(tests, answer))
+        if self._mathematics is None:
+            own = self._limits.model_copy(update={"python": None})
+            self._mathematics = Sandbox(own, packages=math_answers.PACKAGES)
+        asked, itself = (math_answers.math_question(tests, text) for text in (answer, tests.source))
+        run = self._mathematics.score(asked, math_answers.MATH_PROGRAM)
+        known = ("passed", "infra")
+        if run.status not in known and self._mathematics.score(itself, math_answers.MATH_PROGRAM).status not in known:
+            raise BrokenTests(f"The answer of problem {problem.id} can't be compared with itself: {run.detail}")
+        return math_answers.math_verdict(tests, answer, run)
 
     def _score(self, problem: Problem, code: str) -> Verdict:
         outcome = self._run(problem, code)
@@ -234,7 +258,7 @@ class Sandbox:
 
     def _running_zygote(self) -> Zygote:
         if self._zygote is None:
-            self._zygote = Zygote(self._limits, self._evidence)
+            self._zygote = Zygote(self._limits, self._evidence, self._packages)
         return self._zygote
 
     def _probe(self) -> str:

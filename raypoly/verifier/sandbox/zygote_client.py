@@ -200,10 +200,12 @@ class PreludeTemplate(Forker):
 class Zygote(Forker):
     """One warm process that forks confined children, and templates."""
 
-    def __init__(self, limits: ScorerConfig, evidence: EvidenceReader | None = None) -> None:
+    def __init__(
+        self, limits: ScorerConfig, evidence: EvidenceReader | None = None, packages: tuple[str, ...] = PACKAGES
+    ) -> None:
         self._limits, self._evidence = limits, evidence
         self._folder, self._lock = "", -1
-        self._interpreter, self._packages = find_interpreter(limits.python)
+        self._interpreter, self._packages = find_interpreter(limits.python, packages)
         ours, theirs = socket.socketpair()
         super().__init__(ours, limits.memory_mib << 20)
         try:
@@ -300,15 +302,15 @@ def _sweep(parent: Path) -> None:
 
 
 @cache
-def find_interpreter(python: str | None) -> tuple[str, list[str]]:
-    """The path of `scorer.python`, by default of this process's own, and the folders of its packages.
+def find_interpreter(python: str | None, packages: tuple[str, ...] = PACKAGES) -> tuple[str, list[str]]:
+    """The path of `scorer.python`, by default of this process's own, and the folders of those packages that it has.
 
     Raises `MissingHere` where it does not start, `UsageError` where it is too old.
     """
     if python is None:
-        return interpreter_facts(PACKAGES)[1:]
+        return interpreter_facts(packages)[1:]
     try:
-        asked = subprocess.run([python, str(_FACTS), *PACKAGES], capture_output=True, text=True, check=False, cwd="/")
+        asked = subprocess.run([python, str(_FACTS), *packages], capture_output=True, text=True, check=False, cwd="/")
         if asked.returncode:
             raise ValueError(asked.stderr.strip().rpartition("\n")[2] or f"it ended with {asked.returncode}")
         version, path, folders = json.loads(asked.stdout)
