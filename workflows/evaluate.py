@@ -13,12 +13,14 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
 from actors.learner import LearnerActor
 from raypoly.analysis.evaluation.evaluation_results import (
     Encode,
+    answer_votes,
     evaluation_results,
     joined_labels,
     judged_at_once,
@@ -34,7 +36,7 @@ from raypoly.core.config import Config
 from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.tables import ReportTable
-from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Split
+from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Split, Verdict
 from raypoly.data.problem_set import with_tests
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import of_evaluations
@@ -46,8 +48,9 @@ from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.rollouts import conversations_of
 from workflows.step.scaffold_rounds import ScaffoldRounds
 from workflows.step.stages.built_in import signatures
+from workflows.step.stages.reward_stage import RewardStage
 from workflows.step.stopwatch import Stopwatch
-from workflows.step.training_group import skip_reason
+from workflows.step.training_group import REWARD, skip_reason
 
 
 class Evaluator:
@@ -85,9 +88,15 @@ class Evaluator:
 
 
 def _judgeable(opened: OpenRun, split: Split) -> Sequence[Problem]:
-    """Problems of a split that have a verdict."""
+    """Problems of a split that have a verdict, or an outcome by the run's own reward function."""
     problems = opened.problems.splits[split]
-    return problems if opened.environment.decides else with_tests(problems)
+    return problems if opened.environment.decides or _own_reward(opened) is not None else with_tests(problems)
+
+
+def _own_reward(opened: OpenRun) -> RewardStage | None:
+    """The stage of a reward function of the user's, where training asks it."""
+    stage = opened.stages[REWARD]
+    return stage if isinstance(stage, RewardStage) and stage.used and stage.rewards.outcome.own else None
 
 
 async def measure(
@@ -155,10 +164,13 @@ async def _measured(
     at_once, metadata = judged_at_once(opened.config), _metadata(problems)
     sound = [group for group in groups if group.problem_id not in set_aside]
     results = evaluation_results(groups, set_aside, metadata, at_once, opened.config.evaluate.ks)
+    by_id = {problem.id: problem for problem in problems}
+    answered = [group for group in sound if by_id[group.problem_id].tests.kind == "answer"]
     if opened.config.evaluate.choose == "majority":
-        by_id = {problem.id: problem for problem in problems}
         asking = [signatures(opened.services, group, by_id[group.problem_id]) for group in sound]
         results |= majority_results(sound, await asyncio.gather(*asking))
+    elif answered:
+        results |= majority_results(answered, list(map(answer_votes, answered)))
     return results, sample_table(groups, metadata, at_once), sound
 
 
@@ -205,12 +217,26 @@ async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: S
     """The group with verdicts, and labels if `evaluate.judge` asks for them. No stage is committed by itself."""
     if skip_reason(group) is None:
         group = await opened.stages.compute(group, problem, opened.stages["score"], watch)
+        group = await _by_outcome(opened, group, problem, watch)
     watch.done("score")
     if skip_reason(group) is not None or not opened.config.evaluate.judge:
         return group
     parts = judged_groups(group, judged_at_once(opened.config))
     judged = [await opened.stages.compute(part, problem, opened.stages["judge"], watch) for part in parts]
     return group.with_findings(judge=joined_labels([part.labels for part in judged]) or UNKNOWN)
+
+
+async def _by_outcome(opened: OpenRun, group: Group, problem: Problem, watch: Stopwatch) -> Group:
+    """A group without tests, with verdicts by the outcomes of the run's own reward function: all `infra`, which sets
+    the problem aside, where one is unknown."""
+    reward = _own_reward(opened)
+    if problem.tests.kind != "none" or opened.environment.decides or reward is None:
+        return group
+    group = await opened.stages.compute(group, problem, reward, watch)
+    found = group.findings[REWARD]["outcome"] if group.knows(REWARD) else np.array([np.nan])
+    worth = [float("nan")] * group.size if np.isnan(found).any() else found.tolist()
+    verdicts = tuple(Verdict.of_outcome(outcome, f"reward.name={opened.config.reward.name}") for outcome in worth)
+    return group.with_findings(score=verdicts, reward=None)
 
 
 def evaluate_run(

@@ -35,7 +35,13 @@ from raypoly.analysis.evaluation.evaluation_config import (
     with_room,
 )
 from raypoly.analysis.evaluation.evaluation_folder import EvaluationFolder, influential, plan_rounds
-from raypoly.analysis.evaluation.evaluation_results import DECIMAL, evaluation_results, sample_table
+from raypoly.analysis.evaluation.evaluation_results import (
+    DECIMAL,
+    answer_votes,
+    evaluation_results,
+    majority_results,
+    sample_table,
+)
 from raypoly.analysis.evaluation.evaluation_tables import evaluation_tables
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.commands.command_output import say
@@ -217,11 +223,18 @@ class ModelEvaluation:
             "config": influential(config, dotted_values(config)),
             "raypoly": __version__,
             **evaluation_results(groups, set_aside, self._metadata, also=DECIMAL),
+            **self._majority([group for group in groups if group.problem_id not in set_aside]),
             "problems": asdict(counts),
         }
         self._store.put_mutable(SAMPLES, encode_table(table, {}))
         self._store.put_mutable(RESULTS, seal(results))
         return results, table
+
+    def _majority(self, groups: Sequence[Group]) -> dict[str, Any]:
+        """maj@k of the problems that ask for a value, where there are some."""
+        asking = {it.id for it in self._asked.problems if it.problem.tests.kind == "answer"}
+        answered = [group for group in groups if group.problem_id in asking]
+        return majority_results(answered, list(map(answer_votes, answered))) if answered else {}
 
     def _groups(self, steps: Sequence[range]) -> list[Group]:
         parts: dict[str, list[Group]] = {}

@@ -183,6 +183,7 @@ def with_tests(problems: Sequence[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.tests.kind != "none"]
 
 
-def count_with_tests(problem_set: ProblemSet) -> dict[str, int]:
-    """By split, the problems that an evaluation could measure."""
-    return {name: len(with_tests(split)) for name, split in problem_set.splits.items()}
+def count_measured(problem_set: ProblemSet, reward: str) -> dict[str, int]:
+    """By split, the problems that an evaluation could measure: with tests, or by a `reward` of one's own."""
+    own = ":" in reward
+    return {name: len(split if own else with_tests(split)) for name, split in problem_set.splits.items()}

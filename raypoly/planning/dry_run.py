@@ -10,7 +10,7 @@ from raypoly.core.settings import dump
 from raypoly.core.tables import ReportTable
 from raypoly.core.text import format_bytes
 from raypoly.data import ProblemSet
-from raypoly.data.problem_set import count_with_tests, describe_splits
+from raypoly.data.problem_set import count_measured, describe_splits
 from raypoly.planning.canned_rewards import describe_rewards
 from raypoly.planning.cost import forecast_judge
 from raypoly.planning.device_memory import check_memory, engine_room, host_memory, plan_memory
@@ -45,7 +45,7 @@ def describe_run(config: Config, source: ProblemSet, run_dir: str, resumes: bool
         f"problems: {describe_splits(source, config.problems)}",
         *_step_lines(config),
         *describe_rewards(config, source.splits["train"]),
-        *_evaluation_lines(config, count_with_tests(source)),
+        *_evaluation_lines(config, count_measured(source, config.reward.name)),
         f"run folder: {run_dir}" + (" (resumes the run that is there)" if resumes else " (new)"),
     ]
     return "\n".join(parts)

@@ -62,4 +62,8 @@ def _stop_and_go_on(run: LocalDriver, tmp_path: Path) -> None:
     assert row["grad_norm"] > 0
     assert row["strategies"] > 0
     assert [name.partition(":")[0] for name in row["labelled_by"]] == ["openai"]
-    assert list(Run(run.folder).evaluations) == []
+    measured = Run(run.folder).evaluations
+    assert {(each["step"], each["split"]) for each in measured} == {
+        (n, split) for n in (0, 1) for split in ("test", "validation")
+    }
+    assert all(each["set_aside"] == {} and each["pass_at_k"]["1"] < 1 for each in measured), "by its own reward"

@@ -22,7 +22,7 @@ from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError, RunStopped, UsageError
 from raypoly.core.text import duration, format_bytes
 from raypoly.core.values import Group, Rollout
-from raypoly.data.problem_set import count_with_tests
+from raypoly.data.problem_set import count_measured
 from raypoly.planning.cost import describe_forecast, forecast_judge, run_seconds
 from raypoly.planning.devices import Device, MemoryPeak, choose_device, existing_parent, layout_of, this_machine
 from raypoly.planning.dry_run import refuse_unfit
@@ -102,7 +102,7 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
         async def work() -> None:
             async with open_run(resolve_run(small), shutdown, try_part, is_sampled(config), config) as opened:
                 row = await Rehearsal(opened, config).run()
-                problems = count_with_tests(opened.problems)
+                problems = count_measured(opened.problems, config.reward.name)
             for line in _forecast(config, device, row, problems):
                 print(line, flush=True)
 

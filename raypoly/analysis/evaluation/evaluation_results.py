@@ -219,6 +219,11 @@ def blocks_curve(
     }
 
 
+def answer_votes(group: Group) -> Sequence[str | None]:
+    """[N]: a text that is equal for equal answers, of a scored group whose problem asks for a value; None: no vote."""
+    return [behaviour_of(verdict) for verdict in group.verdicts or ()]
+
+
 def majority_results(groups: Sequence[Group], votes: Sequence[Sequence[str | None] | None]) -> dict[str, Any]:
     """`majority_at_k` by k, over the `majority_problems` that have votes. `votes` [problems][N]: what each attempt
     answers, or its program gives; None for a problem without."""

@@ -36,6 +36,8 @@ def _measures(results: Mapping[str, Any], known: ProblemCounts, model: str, show
     select = results.get("select", "first")
     curves = [(k, known.pass_at_k(int(k), select)) for k in shown]
     rows = [(f"pass@{k}", mean_text(share_interval(list(values.values())))) for k, values in curves if values]
+    majority = results.get("majority_at_k", {})
+    rows += [(f"maj@{k}", number(majority[k])) for k in shown if k in majority]
     solved = sum(1 for right in known.correct if right)
     rows.append(("problems solved at least once", f"{solved:,} of {len(known.id):,}"))
     for name, column in (("cut off at generator.max_tokens", known.truncated), ("without a program", known.no_code)):

@@ -28,7 +28,7 @@ from raypoly.analysis.statistics.power import (
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.tables import DASH, ReportTable
-from raypoly.data.problem_set import count_with_tests
+from raypoly.data.problem_set import count_measured
 from raypoly.planning.cost import forecast_judge
 from raypoly.planning.devices import Device, choose_device, gpu_to_plan, layout_of, this_machine
 from raypoly.planning.dry_run import describe_loss
@@ -184,7 +184,7 @@ def _same_problems(configs: Sequence[Config]) -> bool:
 def planned_problems(config: Config) -> tuple[dict[str, int], list[str]]:
     """Problems with tests by split, and notes on what is assumed where they can't be read yet."""
     try:
-        return count_with_tests(problems.build_problem_set(config.problems)), []
+        return count_measured(problems.build_problem_set(config.problems), config.reward.name), []
     except UsageError as error:
         assumed = {"validation": config.problems.validation, "test": config.problems.test}
         said = f"problems.validation={assumed['validation']} and problems.test={assumed['test']} are counted instead."

@@ -65,6 +65,8 @@ def results_table(summary: Mapping[str, Any]) -> ReportTable:
     sides: list[Mapping[str, Any]] = [before or {}, after or {}]
     old_curve, new_curve = curves = [side.get("pass_at_k", {}) for side in sides]
     measures = [(f"pass@{k}", old_curve.get(k), new_curve.get(k)) for k in shown_ks(curves)]
+    old_votes, new_votes = votes = [side.get("majority_at_k", {}) for side in sides]
+    measures += [(f"maj@{k}", old_votes.get(k), new_votes.get(k)) for k in shown_ks(votes)]
     measures += [(f"{_COUNT}, {by}", sides[0].get(key), sides[1].get(key)) for key, by in STRATEGIES.items()]
     heads = zip(("before", "after"), (before, after), strict=True)
     return ReportTable(

@@ -12,6 +12,7 @@ from actors.scorer_pool import ScorerPool
 from raypoly.algorithms.group_stage import GroupStage
 from raypoly.algorithms.objectives import Objective
 from raypoly.algorithms.objectives.objective import needed_stages
+from raypoly.analysis.evaluation.evaluation_results import answer_votes
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError
 from raypoly.core.seeds import derive
@@ -19,7 +20,6 @@ from raypoly.core.values import CrossLogprobs, Float64, Group, Labels, Problem, 
 from raypoly.data.public_tests import example_inputs
 from raypoly.learner.training_rows import prompts_of
 from raypoly.strategies.judge import SAMPLED_SHARE
-from raypoly.verifier.answers import answer_text, extract_answer
 from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.rewards.terms import build_terms
 from raypoly.verifier.rewards.terms.judge_term import GRADES, JudgeTerm
@@ -67,12 +67,11 @@ async def score_group(
 
 
 async def signatures(services: Services, group: Group, problem: Problem) -> Sequence[str | None] | None:
-    """The votes of self-consistency, which see no verdict: each attempt's answer, or what its program returns for the
-    example inputs, as verdicts show it (long results are cut). None for an attempt without an answer, or whose program
-    fails on an input; None for all where the problem has no example inputs, or they can't be run."""
+    """The votes of self-consistency: each attempt's answer, equal where its value is, or what its program returns for
+    the example inputs, as verdicts show it (long results are cut). None for an attempt without an answer, or whose
+    program fails on an input; None for all where the problem has no example inputs, or they can't be run."""
     if problem.tests.kind == "answer":
-        answers = [extract_answer(rollout.text) for rollout in group.rollouts]
-        return [None if answer is None else answer_text(answer) for answer in answers]
+        return answer_votes(group)
     found: list[list[str] | None] = [[] for _ in group.rollouts]
     for example in (examples := example_inputs(problem)):
         verdicts = await score_group(group, example, services.scorers, services.skipped, group.slot)
