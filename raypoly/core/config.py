@@ -393,12 +393,15 @@ class JudgeConfig(Section):
         0.0, ge=0, description="For `openai`: sampling temperature. null leaves it to the server."
     )
     prompt_file: str | None = Field(
-        None, description="For `openai`: a text file of instructions that replaces the built-in ones."
+        None,
+        description="For `openai`: a text file of instructions that replaces the built-in ones; one with {programs} is "
+        "all that is sent, with {problem}, {programs} and {count} filled.",
     )
-    answer_schema: Literal["portable", "indexed"] = Field(
+    answer_schema: Literal["portable", "indexed", "map"] = Field(
         "portable",
         description="For `openai`: `indexed` fixes every index in the grammar, for servers that know prefixItems "
-        "(vLLM).",
+        '(vLLM). `map` is `chain_of_thought` and a cluster under each of the keys "1" to "n", for a '
+        "prompt_file that asks for it.",
     )
     max_program_chars: int = Field(8000, ge=200, description="For `openai`: cut longer programs in the middle.")
     max_problem_chars: int = Field(

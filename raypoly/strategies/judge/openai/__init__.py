@@ -81,6 +81,8 @@ class OpenAIJudge:
         """`backoff` is the first wait before a retry, in seconds."""
         self.config = config
         own = judge_prompt.read_instructions(config.prompt_file)
+        if own is None and config.answer_schema == "map":
+            raise UsageError("judge.answer_schema=map needs judge.prompt_file, instructions that ask for a map.")
         self._prompt = JudgePrompt(own or judge_prompt.INSTRUCTIONS)
         self._text_prompt = JudgePrompt(own or judge_prompt.TEXT_INSTRUCTIONS)
         ledger = BudgetLedger(config.budget_usd)
@@ -236,7 +238,8 @@ class OpenAIJudge:
         self, endpoint: Endpoint, messages: Sequence[Message], count: int, longest: int, graded: bool
     ) -> list[AssignedCluster]:
         """One answer, or its repair. Raises `InvalidAnswer`."""
-        schema = judge_reply.answer_schema(count, self.config.answer_schema == "indexed", graded)
+        form = "portable" if graded and self.config.answer_schema == "map" else self.config.answer_schema
+        schema = judge_reply.answer_schema(count, form, graded)
         for last in (False, True):
             completion = endpoint.complete(messages, schema, longest)
             if completion.refusal or completion.finish_reason == "content_filter":
@@ -246,7 +249,8 @@ class OpenAIJudge:
                 self._counts.add("invalid")
                 raise _TooLong(f"its answer was cut off after {longest} tokens")
             try:
-                return judge_reply.parse_answer(completion.text, count, graded)
+                answer = judge_reply.listed(completion.text) if form == "map" else completion.text
+                return judge_reply.parse_answer(answer, count, graded)
             except InvalidAnswer as error:
                 if last:
                     self._counts.add("invalid")

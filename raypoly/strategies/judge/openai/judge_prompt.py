@@ -33,6 +33,7 @@ _LEFT_OUT = frozenset(
 )  # fmt: skip
 _BEGINS = re.compile(r"^[ \t#*_]*(?:question|problem|task|description)[ \t]*:[ \t*_]*", re.IGNORECASE | re.MULTILINE)
 _CODE = re.compile(r"(?:^[^\n]*:[ \t]*\n)?^[ \t]*```.*?(?:^[ \t]*```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_SLOT = re.compile(r"\{(problem|programs|count)\}")
 _BLANKS = re.compile(r"\s*\n\s*")
 
 INSTRUCTIONS = Path(__file__).with_name("program_instructions.txt").read_text()
@@ -87,10 +88,15 @@ def read_instructions(path: str | None) -> str | None:
 
 
 def render_messages(system: str, problem: str, programs: Sequence[str], verb: str = "Group") -> list[Message]:
-    """The messages for n programs, which become index 1..n in the order given."""
+    """The messages for n programs, which become index 1..n in the order given; one message where `system` has a slot
+    for them."""
     key = _key([problem, *programs])
     parts = [_below("problem", problem, key)]
-    parts += [_below(f"program {index}", program, key) for index, program in enumerate(programs, 1)]
+    shown = [_below(f"program {index}", program, key) for index, program in enumerate(programs, 1)]
+    if "{programs}" in system:
+        slots = {"problem": problem, "programs": "\n".join([*shown, _border("end", key)]), "count": str(len(programs))}
+        return [{"role": "user", "content": _SLOT.sub(lambda slot: slots[slot[1]], system)}]
+    parts += shown
     parts.append(f"{_border('end', key)}\n{verb} programs 1 to {len(programs)}.")
     return [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(parts)}]
 
@@ -106,7 +112,7 @@ def repair_messages(
 def version_of(system: str) -> str:
     """8 hex digits that change with the instructions, the layout or the shape of the answer."""
     sample = repair_messages(render_messages(system, "problem", ["one", "two"]), "answer", "fault")
-    return hashlib.sha256(json.dumps([sample, answer_schema(2, indexed=False)]).encode()).hexdigest()[:8]
+    return hashlib.sha256(json.dumps([sample, answer_schema(2, "portable")]).encode()).hexdigest()[:8]
 
 
 def shorten_statement(problem: str, view: str, limit: int) -> str:

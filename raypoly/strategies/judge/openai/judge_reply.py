@@ -69,9 +69,15 @@ class _GradedReply(BaseModel):
     programs: list[_GradedEntry]
 
 
-def answer_schema(count: int, indexed: bool, graded: bool = False) -> dict[str, Any]:
-    """JSON schema of an answer about `count` programs; `indexed`: their index and number are in the grammar."""
-    if not indexed:  # what every server's strict mode takes; the same for all counts, so that prefixes stay cached
+def answer_schema(count: int, form: str, graded: bool = False) -> dict[str, Any]:
+    """JSON schema of an answer about `count` programs, by `judge.answer_schema`; `indexed`: their index and number are
+    in the grammar."""
+    if form == "map":
+        clusters = {str(index): {"type": "integer"} for index in range(1, count + 1)}
+        return object_schema(chain_of_thought={"type": "string"}, **clusters)
+    if (
+        form == "portable"
+    ):  # what every server's strict mode takes; the same for all counts, so that prefixes stay cached
         entry = _entry({"type": "integer"}, {"type": "integer"}, {}, graded)
         return object_schema(programs={"type": "array", "items": entry})
     number = {"type": "integer", "enum": list(range((BEST_GRADE if graded else count) + 1))}
@@ -93,6 +99,19 @@ def parse_answer(text: str, count: int, graded: bool = False) -> list[AssignedCl
         said = f"missing {missing[:10]}, unknown {extra[:10]}"
         raise InvalidAnswer(f"it has {len(entries)} entries for the indices 1 to {count} ({said}), one each is needed")
     return [_assigned(by_index[index], count) for index in sorted(wanted)]
+
+
+def listed(text: str) -> str:
+    """An answer in the form of `map`, `{"chain_of_thought": ..., "1": 4}`, as the list that `parse_answer` reads.
+
+    Raises `InvalidAnswer` with the fault.
+    """
+    try:
+        maps = [{key: value for key, value in each.items() if key.isdecimal()} for each in _outermost_objects(text)]
+    except (ValueError, RecursionError) as error:
+        raise InvalidAnswer(f"it is not JSON ({error})") from None
+    lists = ([{"index": key, "cluster_id": value} for key, value in each.items()] for each in maps if each)
+    return "\n".join(json.dumps({"programs": entries}) for entries in lists)
 
 
 def merge_votes(runs: Sequence[Sequence[int]]) -> list[int]:

@@ -222,6 +222,7 @@ def test_the_public_key_is_sent_to_no_other_server(tmp_path: Path, monkeypatch: 
         ({"api_key_file": "/no/such/file"}, "/no/such/file"),
         ({"api_key_env": "A", "api_key_file": "b"}, "drop one"),
         ({"prompt_file": "/no/such/prompt"}, "/no/such/prompt"),
+        ({"answer_schema": "map"}, r"needs judge\.prompt_file"),
         ({"budget_usd": 1.0}, "needs prices"),
     ],
 )

@@ -19,7 +19,7 @@ def test_an_answer_may_call_them_grades_and_none_is_above_ten() -> None:
     assert parse_answer(text, 1, graded=True) == [AssignedCluster(10, "clear")]
     with pytest.raises(InvalidAnswer, match=r"less than or equal to 10 at programs\.0\.grade"):
         parse_answer(text.replace("10", "11"), 1, graded=True)
-    (entry,) = answer_schema(1, indexed=True, graded=True)["properties"]["programs"]["prefixItems"]
+    (entry,) = answer_schema(1, "indexed", graded=True)["properties"]["programs"]["prefixItems"]
     assert entry["properties"]["grade"]["enum"] == list(range(11))
     assert set(entry["required"]) == {"index", "reason", "grade"}
 

@@ -14,6 +14,7 @@ from raypoly.strategies.judge.openai.judge_reply import (
     AssignedCluster,
     InvalidAnswer,
     answer_schema,
+    listed,
     merge_votes,
     parse_answer,
 )
@@ -24,6 +25,28 @@ from tests.support.small_problems import SHARED
 def answer(*clusters: int, **extra: Any) -> str:
     entries = [{"index": i, "strategy": "s", "cluster_id": c, **extra} for i, c in enumerate(clusters, 1)]
     return json.dumps({"programs": entries})
+
+
+def test_a_map_of_clusters_is_read_as_the_list_that_it_is() -> None:
+    """The form of Poly-EPO's judge (arXiv 2604.17654)."""
+    given = {"chain_of_thought": "Two add {up}, one looks up.", "2": 0, "1": "4", "3": 4}
+    found = parse_answer(listed(f"So:\n```json\n{json.dumps(given)}\n```"), 3)
+    assert [entry.cluster for entry in found] == [4, 0, 4]
+    assert answer_schema(3, "map")["required"] == ["chain_of_thought", "1", "2", "3"]
+    for wrong in ({"1": 4, "2": 0}, {**given, "4": 1}, {**given, "2": "b"}, {"chain_of_thought": ""}):
+        with pytest.raises(InvalidAnswer):
+            parse_answer(listed(json.dumps(wrong)), 3)
+    with pytest.raises(InvalidAnswer, match="not JSON"):
+        listed(json.dumps(given)[:-2])
+
+
+def test_a_prompt_with_slots_is_all_that_is_sent_and_a_text_fills_no_slot() -> None:
+    (message,) = render_messages(
+        "Of {problem}: cluster {count} solutions.\n{programs}\nReply.", "Add {count}.", ["{problem}", "b"]
+    )
+    key = message["content"].split("program 1 key ")[1].split(">>>")[0]
+    shown = f"<<<program 1 key {key}>>>\n{{problem}}\n<<<program 2 key {key}>>>\nb\n<<<end key {key}>>>"
+    assert message == {"role": "user", "content": f"Of Add {{count}}.: cluster 2 solutions.\n{shown}\nReply."}
 
 
 def test_entries_are_taken_by_index_in_any_order() -> None:
@@ -120,8 +143,8 @@ def test_anything_but_one_label_for_each_program_is_invalid(text: str) -> None:
 
 
 def test_the_portable_schema_is_the_same_for_every_count_and_within_strict_mode() -> None:
-    assert answer_schema(2, indexed=False) == answer_schema(9, indexed=False)
-    text = json.dumps(answer_schema(2, indexed=False))
+    assert answer_schema(2, "portable") == answer_schema(9, "portable")
+    text = json.dumps(answer_schema(2, "portable"))
     assert not any(word in text for word in ("minItems", "prefixItems", "maxLength", "enum", "const", "$ref"))
     assert text.count('"additionalProperties": false') == 2
 
