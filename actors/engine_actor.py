@@ -16,7 +16,7 @@ import ray
 
 from actors.calls import LOST, CallContext, InFlightCall, P, Question, ReplacedActor, T, result
 from actors.model_files import ModelFiles, ModelTokenizer
-from actors.watched import WATCHED, Pulse, Watched
+from actors.watched import WATCHED, Pulse, Watched, of_run
 from raypoly.core.config import GeneratorConfig
 from raypoly.core.errors import TransferBroken
 from raypoly.core.values import Float32, Int32, Rollout
@@ -45,7 +45,7 @@ class GeneratorActor(Watched):
         self._fed: dict[int, queue.SimpleQueue[SampleRequest | None]] = defaultdict(queue.SimpleQueue)
 
     def __repr__(self) -> str:
-        return f"Generator({self._config.engine}, {self._model.name})"
+        return of_run(f"Generator({self._config.engine}, {self._model.name})")
 
     def setup(self) -> None:
         """Load the model. An error fails this call, not the actor."""

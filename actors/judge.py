@@ -25,7 +25,7 @@ import numpy as np
 import ray
 
 from actors.calls import CallContext, ReplacedActor
-from actors.watched import Pulse, Watched, all_stacks
+from actors.watched import Pulse, Watched, all_stacks, of_run
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import RaypolyError
 from raypoly.core.values import Labels, Problem, Rollout, TestSuite, Verdict
@@ -58,7 +58,7 @@ class JudgeActor(Watched):
     threads go round the jobs."""
 
     def __init__(self, config: JudgeConfig, groups_at_once: int, idle_seconds: float | None = None) -> None:
-        self._config = config
+        self._config, self._shared = config, idle_seconds is not None
         self._threads, self._side_threads = FairThreads(groups_at_once), FairThreads(_SIDE_THREADS)
         self._built: Judge | None = None
         self._building, self._lock = threading.Lock(), threading.Lock()
@@ -67,7 +67,8 @@ class JudgeActor(Watched):
             threading.Thread(target=self._end_when_idle, args=(idle_seconds,), daemon=True).start()
 
     def __repr__(self) -> str:
-        return f"Judge({self._config.name})"
+        judge = f"Judge({self._config.name})"
+        return judge if self._shared else of_run(judge)  # runs that ask the same judge share its actor
 
     @property
     def _judge(self) -> Judge:

@@ -19,7 +19,7 @@ import ray
 
 from actors.calls import LOST, START, CallContext, P, Question, T, result
 from actors.model_files import ModelFiles
-from actors.watched import GROUP, Watched
+from actors.watched import GROUP, Watched, of_run
 from raypoly.algorithms import losses
 from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.config import Config
@@ -29,7 +29,7 @@ from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.planning.placement import engine_number
 from raypoly.rollouts.engines.transfer import Parcel, Sender, build_sender
-from raypoly.run.store.shards import Shard, ShardReader, ShardWriter
+from raypoly.run.store.shards import RunWitness, Shard, ShardReader, ShardWriter
 
 if TYPE_CHECKING:
     from raypoly.learner.checkpoint_state import Snapshot
@@ -67,14 +67,16 @@ class LearnerActor(Watched):
     `peer` names an engine in the methods that send weights.
     """
 
-    def __init__(self, model: ModelFiles, config: Config, temperature: float) -> None:
+    def __init__(
+        self, model: ModelFiles, config: Config, temperature: float, witness: RunWitness | None = None
+    ) -> None:
         """`temperature`: of the log-probabilities that are trained."""
-        self._model, self._config, self._temperature = model, config, temperature
+        self._model, self._config, self._temperature, self._witness = model, config, temperature, witness
         self._snapshot: Snapshot | None = None
         self._senders: dict[str, Sender] = {}
 
     def __repr__(self) -> str:
-        return f"Learner({self._model.name})"
+        return of_run(f"Learner({self._model.name})")
 
     def meeting(self) -> tuple[str, int]:
         """Host and port where the ranks meet, for as long as this actor, rank 0, lives."""
@@ -85,7 +87,10 @@ class LearnerActor(Watched):
         return host, self._store.port
 
     def setup(self, checkpoint: ShardReader | None, place: Rendezvous | None = None) -> Standing:
-        """Load the starting model, or a checkpoint. With a `place` it returns when all ranks are there."""
+        """Load the starting model, or a checkpoint. With a `place` it returns when all ranks are there. Raises
+        `UsageError` where this node does not see the run's folder."""
+        if self._witness is not None:
+            self._witness.find(ray.util.get_node_ip_address())
         # torch and models take seconds to import, which no driver needs
         from raypoly.learner.policy_learner import PolicyLearner
         from raypoly.learner.ranks import ONE, device
@@ -208,9 +213,10 @@ class LearnerGroup:
         options: Callable[[int], dict[str, Any]],
         context: CallContext,
         temperature: float,
+        witness: RunWitness | None = None,
     ) -> None:
         """`options`: Ray's, by rank."""
-        self._arguments, self._options = (model, config, temperature), options
+        self._arguments, self._options = (model, config, temperature, witness), options
         self._context, self._size = context, config.train.ranks
         self._actors: list[Any] = []
         self.started = 0

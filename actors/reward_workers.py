@@ -20,7 +20,7 @@ import numpy as np
 import ray
 
 from actors.calls import CallContext, ReplacedActor
-from actors.watched import Pulse, Watched, all_stacks
+from actors.watched import Pulse, Watched, all_stacks, of_run
 from raypoly.core.config import Config
 from raypoly.core.errors import Away, RaypolyError
 from raypoly.core.values import Float64
@@ -42,7 +42,7 @@ class RewardActor(Watched):
         self._turn = asyncio.Lock()
 
     def __repr__(self) -> str:
-        return "Reward"
+        return of_run("Reward")
 
     async def setup(self) -> None:
         """Import the functions. An error fails this call; the actor lives on."""

@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeLabelSchedulingStrategy, NotIn
 
 from actors.calls import LOST, START, CallContext, node_without_environment, result, told
-from actors.watched import WATCHED, Watched
+from actors.watched import WATCHED, Watched, of_run
 from raypoly.core.caches import LRUCache
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import RaypolyError
@@ -38,7 +38,7 @@ class Scorer(Watched):
         self._suites = LRUCache[str, TestSuite](SUITES, SUITE_CHARACTERS)
 
     def __repr__(self) -> str:
-        return f"Scorer({self._index})"
+        return of_run(f"Scorer({self._index})")
 
     def setup(self) -> None:
         """Start the sandbox. Raises `IsolationMissing`, which fails the call, not the actor."""

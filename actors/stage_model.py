@@ -11,7 +11,7 @@ import ray
 
 from actors.calls import CallContext, ReplacedActor
 from actors.model_files import ModelFiles
-from actors.watched import WATCHED, Watched
+from actors.watched import WATCHED, Watched, of_run
 from raypoly.algorithms.group_stage import StageModel
 
 
@@ -22,7 +22,7 @@ class StageModelActor(Watched):
         self._name, self._files, self._spec = name, files, model
 
     def __repr__(self) -> str:
-        return f"{self._name}({self._files.name})"
+        return of_run(f"{self._name}({self._files.name})")
 
     def setup(self) -> None:
         """Load the model. An error fails this call; the actor lives on."""

@@ -31,6 +31,11 @@ _SIGNAL = signal.SIGUSR1
 _SIGNAL_SECONDS = 5.0
 
 
+def of_run(actor: str) -> str:
+    """An actor's `repr`, which Ray's logs and dashboard show: with the name of the run that it works for."""
+    return f"{actor} of {ray.get_runtime_context().namespace}"
+
+
 @dataclass(frozen=True)
 class Pulse:
     beats: int

@@ -33,6 +33,7 @@ from raypoly.run.store import Lease, Store, open_store
 from raypoly.run.store.catalogue import completed_steps
 from raypoly.run.store.location import Location, StorageOptions
 from raypoly.run.store.sealed_files import seal, unseal
+from raypoly.run.store.shards import RunWitness
 
 STARTS = "starts/epoch-"
 _OURS_BEFORE_CONFIG = {"lease.lock", "lease.json", "lease"}
@@ -83,6 +84,11 @@ class RunDirectory:
         record = partial(self._record_start, problems=problems)
         return open_leased(self.location, storage_options(self.config), description, record)
 
+    def witness(self, store: Store, lease: Lease) -> RunWitness:
+        """This start's record, by which another machine tells whether it sees the run."""
+        key = _start_key(lease)
+        return RunWitness(store.location, store.options, key, store.read(key))
+
     def _record_start(self, store: Store, lease: Lease, problems: str | None) -> None:
         # Compared again, now that nobody else can write.
         changes = _checked_changes(store, self.config)
@@ -95,14 +101,19 @@ class RunDirectory:
                 f"ask for {done} or more, or add run.fresh=true for a new run."
             )
         start: dict[str, Any] = {"version": __version__, "completed": done, "changes": [vars(c) for c in changes]}
+        start["token"] = uuid.uuid4().hex  # no other folder holds this record
         if problems is not None:
             start["problems"] = problems
         if not store.list(STARTS):  # no result depends on it
             start["id"] = uuid.uuid4().hex
-        key = f"{STARTS}{lease.epoch:06d}.json"
+        key = _start_key(lease)
         if store.exists(key):
             store.quarantine(key, "this start was recorded before it began")
         store.commit(key, seal(start))
+
+
+def _start_key(lease: Lease) -> str:
+    return f"{STARTS}{lease.epoch:06d}.json"
 
 
 def resolve_run(config: Config) -> RunDirectory:

@@ -50,6 +50,8 @@ def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners:
         assert (standing.version, standing.exact) == (0, True)
         assert standing.rows == "Qwen3ForCausalLM: rows packed, prompts shared"
         assert list(learners.actors) == ["learner-0", "learner-1"]
+        shown = await learners.actors["learner-0"].__ray_call__.remote(repr)
+        assert shown == "Learner(model) of actor-tests", "a run's actors are in its namespace"
         await begin(learners, 0)
         await learners.ask("learn", LearnerActor.accumulate, random_rows())
         stats = await learners.ask("learn", LearnerActor.apply)

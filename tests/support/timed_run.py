@@ -105,6 +105,7 @@ async def open_timed_run(
         JudgeDriftMonitor(config, scorers, judge, _unheard),
         JudgeOutagePause(config.judge, progress),
         Watchdog(600.0, context.in_flight, dict, Stacks(store), _unheard, _raised),
+        rows,  # type: ignore[arg-type]
     )
     train = problems or timed_problems(len(times.groups))
     problem_set = ProblemSet({"train": train, "validation": (), "test": ()}, "")

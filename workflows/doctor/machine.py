@@ -10,9 +10,12 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 from rich.console import Console
@@ -40,6 +43,7 @@ from workflows.doctor.node_report import (
     gpu_findings,
     read_pins,
     report_node,
+    run_folder_findings,
     version_finding,
 )
 
@@ -68,8 +72,11 @@ def examine_machine(config: Config) -> list[MachineFinding]:
             {"storage": partial(_try_storage, directory), "lease": partial(_free_lease, directory)}, _SECONDS
         )
     if os.environ.get("RAY_ADDRESS"):
-        cluster, others = examine_cluster(config, names, cuda)
+        with _witness(directories) as file:
+            cluster, others = examine_cluster(config, names, cuda, file)
         found += cluster
+        if file is not None:
+            found += run_folder_findings(config, directories[0].path, here, others)
     else:
         found.append(MachineFinding("cluster", True, _ALONE))
     for other in others:
@@ -125,6 +132,17 @@ def _try_storage(directory: RunDirectory) -> str:
     check_room(directory.config, here, remote=folder is None)
     free = f"free: {here.disk / 2**30:,.1f} GiB of disk, {here.memory / 2**30:,.1f} GiB of memory"
     return f"{1000 * seconds:,.1f} ms to write, sync and rename, read back whole; {free}"
+
+
+@contextmanager
+def _witness(directories: Sequence[RunDirectory]) -> Iterator[Path | None]:
+    """A file where the run's folder will be; None if that is in remote storage or can't be had."""
+    folder = directories[0].location.folder if directories else None
+    if folder is None:
+        yield None
+        return
+    with NamedTemporaryFile(prefix=".raypoly-doctor-", dir=existing_parent(folder)) as file:
+        yield Path(file.name)
 
 
 def _free_lease(directory: RunDirectory) -> str:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -89,6 +90,8 @@ class NodeReport:
     cuda: str
     """Why PyTorch can't use them, or empty."""
     sandbox: MachineFinding
+    sees_run: bool = True
+    """Whether it sees the file that the doctor wrote where the run's folder will be, if it wrote one."""
 
 
 def name_on(where: str, what: str) -> str:
@@ -113,12 +116,16 @@ def read_pins(engine: str) -> dict[str, str]:
     return pins
 
 
-def report_node(scorer: ScorerConfig, names: Sequence[str], cuda: bool, where: str = "") -> NodeReport:
-    """Report of this process's machine. `names`: packages; `cuda`: try PyTorch on its GPUs."""
+def report_node(
+    scorer: ScorerConfig, names: Sequence[str], cuda: bool, where: str = "", witness: Path | None = None
+) -> NodeReport:
+    """Report of this process's machine. `names`: packages; `cuda`: try PyTorch on its GPUs; `witness`: a file that it
+    must see to keep the run."""
     versions = {name: _version(name) for name in names} | {"python": platform.python_version(), "raypoly": __version__}
     gpus = tuple((ask_nvidia_smi("name,driver_version") or "").splitlines())
     sandbox = attempt(name_on(where, "sandbox"), lambda: _score_once(scorer))
-    return NodeReport(where, versions, gpus, _why_no_cuda() if cuda and gpus else "", sandbox)
+    cuda_missing = _why_no_cuda() if cuda and gpus else ""
+    return NodeReport(where, versions, gpus, cuda_missing, sandbox, witness is None or witness.exists())
 
 
 def version_finding(report: NodeReport, here: NodeReport, pins: Mapping[str, str]) -> MachineFinding:
@@ -181,8 +188,23 @@ def _why_no_cuda() -> str:
     return ""
 
 
-def examine_cluster(config: Config, names: Sequence[str], cuda: bool) -> tuple[list[MachineFinding], list[NodeReport]]:
-    """Findings on the cluster, and the reports of its other nodes."""
+def run_folder_findings(
+    config: Config, folder: Path, here: NodeReport, others: Sequence[NodeReport]
+) -> list[MachineFinding]:
+    """Whether the other nodes on which the learner may start see the run's folder."""
+    on_gpu = config.generator.placement != "cpu" and any(report.gpus for report in (here, *others))
+    blind = f"the learner may start there, and does not see {folder}: give a run.dir that all machines share (NFS, s3://...)"
+    return [
+        MachineFinding(f"run.dir on {each.where}", each.sees_run, f"{folder} is the same" if each.sees_run else blind)
+        for each in others
+        if each.gpus or not on_gpu
+    ]
+
+
+def examine_cluster(
+    config: Config, names: Sequence[str], cuda: bool, witness: Path | None = None
+) -> tuple[list[MachineFinding], list[NodeReport]]:
+    """Findings on the cluster, and the reports of its other nodes. `witness`: a file that they may see."""
     import ray  # takes a second
 
     from workflows.startup.ray_cluster import connect_ray, why_closed
@@ -199,9 +221,9 @@ def examine_cluster(config: Config, names: Sequence[str], cuda: bool) -> tuple[l
             )
         try:
             with connect_ray(config, "raypoly-doctor"):
-                nodes = [node for node in ray.nodes() if node["Alive"]]
+                nodes, mode = [node for node in ray.nodes() if node["Alive"]], _token_mode()
                 findings.extend(_port_findings(nodes))
-                for found in _ask_nodes(config, nodes, names, cuda):
+                for found in _ask_nodes(config, nodes, names, cuda, witness):
                     if isinstance(found, NodeReport):
                         reports.append(found)
                     else:
@@ -210,13 +232,13 @@ def examine_cluster(config: Config, names: Sequence[str], cuda: bool) -> tuple[l
             raise RaypolyError(
                 f"{error} Its port is open: compare token, Ray and Python with the cluster's."
             ) from error
-        return f"{address}, Ray {ray.__version__}, nodes: {len(nodes)}, joined {_token_mode()}"
+        return f"{address}, Ray {ray.__version__}, nodes: {len(nodes)}, joined {mode}"
 
     return [*attempt_all({"cluster": join}, _JOIN_SECONDS), *findings], reports
 
 
 def _ask_nodes(
-    config: Config, nodes: Sequence[Mapping[str, Any]], names: Sequence[str], cuda: bool
+    config: Config, nodes: Sequence[Mapping[str, Any]], names: Sequence[str], cuda: bool, witness: Path | None
 ) -> Iterator[NodeReport | MachineFinding]:
     import ray
     from ray.exceptions import RayError
@@ -228,7 +250,7 @@ def _ask_nodes(
             where = node["NodeManagerAddress"]
             strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             task = ray.remote(report_node).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
-            asked[task.remote(config.scorer, names, cuda, where)] = where
+            asked[task.remote(config.scorer, names, cuda, where, witness)] = where
     for pending, where in asked.items():
         try:
             yield ray.get(pending, timeout=max(1.0, until - time.monotonic()))

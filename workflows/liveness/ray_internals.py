@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray.autoscaler.v2.sdk import get_cluster_status
+from ray.exceptions import AuthenticationError
 from ray.experimental.internal_kv import _internal_kv_get
+
+_JOB_SECONDS = 5  # for each request to the storage of jobs
 
 
 def actor_id(actor: Any) -> str:
@@ -41,6 +45,23 @@ def forget_authentication() -> None:
     """Make Ray read `RAY_AUTH_MODE` and its token again. It keeps both from its first start in a process."""
     ray._raylet.Config.initialize("")
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def authenticate(address: str) -> None:
+    """Raise `AuthenticationError` where the cluster at `host:port` refuses this process, which takes the token of this
+    machine if `RAY_AUTH_MODE` is not set. Ray itself would try for 20 s, and then tell of no token."""
+    found = ray._raylet.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
+    mode = os.environ.get("RAY_AUTH_MODE")
+    if mode == "token" and not found:  # with which Ray's client would abort the process
+        raise AuthenticationError("no token was found")
+    try:
+        ray._raylet.GcsClient(address=address)
+    except AuthenticationError:
+        if mode is not None or not found:
+            raise
+        os.environ["RAY_AUTH_MODE"] = "token"
+        ray._raylet.Config.initialize("")
+        ray._raylet.GcsClient(address=address)
 
 
 def never_start_by_itself() -> None:
@@ -82,8 +103,27 @@ def autoscales() -> bool:
 
 def job_runtime_env() -> Mapping[str, Any] | None:
     """None outside a Ray job."""
+    job = _job_config()
+    return None if job is None else job.get("runtime_env") or {}
+
+
+def submission_id() -> str | None:
+    """None outside a Ray job."""
+    return ((_job_config() or {}).get("metadata") or {}).get("job_submission_id")
+
+
+async def tell_job(job: str, metadata: Mapping[str, str], message: str) -> None:
+    """Show these on the dashboard's page of a submitted job, beside its own metadata, as long as it runs."""
+    # late: an error here is the caller's warning
+    from ray.dashboard.modules.job.common import JobInfoStorageClient, JobStatus
+
+    storage = JobInfoStorageClient(ray._private.worker.global_worker.gcs_client)
+    info = await storage.get_info(job, timeout=_JOB_SECONDS)
+    if info is not None and info.status == JobStatus.RUNNING:  # Ray writes another status after this process's end
+        told = {**(info.metadata or {}), **metadata}
+        await storage.put_info(job, replace(info, metadata=told, message=message), timeout=_JOB_SECONDS)
+
+
+def _job_config() -> Mapping[str, Any] | None:
     told = os.environ.get(ray._private.runtime_env.constants.RAY_JOB_CONFIG_JSON_ENV_VAR)
-    if told is None:
-        return None
-    found: Mapping[str, Any] = json.loads(told).get("runtime_env") or {}
-    return found
+    return None if told is None else json.loads(told)

@@ -1,4 +1,5 @@
-"""The run's metrics (`raypoly/run/run_metrics.py`) through Ray, which serves them to Prometheus on each node.
+"""What Ray shows of a run: its metrics (`raypoly/run/run_metrics.py`), which it serves to Prometheus on each node, and
+the page of a submitted job on the dashboard.
 
 Ray serves a gauge for some 25 s after it was set, so a thread sets them again for as long as the run lives. Counters
 and histograms stay.
@@ -6,6 +7,7 @@ and histograms stay.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping
@@ -13,16 +15,22 @@ from typing import Any, Self
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
+from raypoly.run.crash import describe_error
+from raypoly.run.run_files import REPORT
+from raypoly.run.run_identity import RunDirectory
 from raypoly.run.run_metrics import RUN_METRICS, SPLIT, RunMetric, Source
 from raypoly.run.sinks import evaluation_numbers, flatten
 from workflows.durability.journal import Journal
+from workflows.liveness import ray_internals
 from workflows.liveness.judge_pause import JudgeOutagePause
+from workflows.observers.progress import describe_step
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.step.services import Services
 
 AGAIN_SECONDS = 5.0
 _BOUNDARIES = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]  # of histograms, in seconds
 _STAGES = ("generate", "score", "judge", "learn", "commit")  # those that are always shown
+_CLOSING_SECONDS = 2.0
 _ACTORS = ("generator", "scorer", "judge", "learner", "reward")
 
 
@@ -87,6 +95,53 @@ class RayMetrics:
         if metric.kind == "histogram":
             return Histogram(name, metric.text, _BOUNDARIES, keys)
         return (Counter if metric.kind == "counter" else Gauge)(name, metric.text, keys)
+
+
+class JobPage:
+    """Shows the run with the Ray job that was submitted for it, if any: what fails here is told once, and harms no run.
+    Used from one event loop."""
+
+    def __init__(self, directory: RunDirectory, note: Callable[[str], None]) -> None:
+        self._job, self._steps, self._note = ray_internals.submission_id(), directory.config.train.steps, note
+        report = f"{directory.location.plain}/{REPORT} (when it ends; before: raypoly watch {directory.uri})"
+        self._told = {"job_name": directory.name, "run": directory.name, "report": report}
+        self._line = f"{directory.name} starts"
+        self._sending: asyncio.Task[None] | None = None
+        self._changed = self._failed = False
+        self._send()
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        number = int(row["step"]) + 1
+        self._told["step"] = f"{number} of {self._steps}"
+        self._line = f"step {number}/{self._steps}  {describe_step(row)}"
+        if row.get("reward") is not None:
+            self._told["reward"] = f"{row['reward']:.3f}"
+        self._send()
+
+    def log_evaluation(self, results: Mapping[str, Any]) -> None:
+        told = (f"{name} {value:.3f}" for name, value in evaluation_numbers(results).items() if "pass@" in name)
+        self._told[f"{results['split']} split"] = f"after step {results['step']}: {', '.join(told)}"
+        self._send()
+
+    async def close(self) -> None:
+        if self._sending is not None and (await asyncio.wait([self._sending], timeout=_CLOSING_SECONDS))[1]:
+            self._sending.cancel()
+
+    def _send(self) -> None:
+        self._changed = self._job is not None
+        if self._changed and (self._sending is None or self._sending.done()):
+            self._sending = asyncio.get_running_loop().create_task(self._deliver())
+
+    async def _deliver(self) -> None:
+        assert self._job is not None
+        while self._changed:
+            self._changed = False
+            try:
+                await ray_internals.tell_job(self._job, self._told, self._line)
+            except Exception as error:  # noqa: BLE001 - Ray's own storage promises nothing, and is only looked at
+                if not self._failed:
+                    self._note(f"The dashboard's page of this job may stay behind ({describe_error(error)}).")
+                self._failed = True
 
 
 def live_numbers(

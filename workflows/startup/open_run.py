@@ -30,6 +30,7 @@ from raypoly.run.run_files import STATEMENTS, write_statements
 from raypoly.run.run_identity import RunDirectory, problem_sets
 from raypoly.run.store import Lease, Store
 from raypoly.run.store.catalogue import completed_steps
+from raypoly.run.store.shards import RunWitness
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.history import format_step_ranges
@@ -138,7 +139,7 @@ async def open_run(
         with progress.waiting("Loading the problems"):
             source, problem_set = await asyncio.to_thread(usable_problems, config, directory.resumes, trains)
         progress.note(f"Problems: {describe_splits(problem_set, config.problems)}")
-        store, lease = _held(stack, directory, problem_set, progress.note)
+        store, lease, witness = _held(stack, directory, problem_set, progress.note)
         ending = stack.enter_context(ExitStack())
         _connect(stack, directory, store, progress)
         with progress.waiting("Getting the model", announce=False):
@@ -155,7 +156,7 @@ async def open_run(
         refuse_asking_between(config, places.placement.sleeps, parts.on_learner_device)
         usage = RunJudgeUsage(store)
         services = build_services(
-            stack, directory, parts, started, usage, model, journal, writer, places, progress.note
+            stack, directory, parts, started, usage, model, journal, writer, places, witness, progress.note
         )
         stack.push_async_callback(writer.close)
         observers = open_observers(stack, directory, services, journal, store, usage, progress, shutdown)
@@ -208,7 +209,7 @@ async def _fitting_problems(
 
 def _held(
     stack: AsyncExitStack, directory: RunDirectory, problem_set: ProblemSet, note: Callable[[str], None]
-) -> tuple[Store, Lease]:
+) -> tuple[Store, Lease, RunWitness]:
     store, lease = directory.open(problems=problem_set.hash)
     stack.callback(lease.release)
     done, steps = max(completed_steps(store), default=-1) + 1, directory.config.train.steps
@@ -219,7 +220,7 @@ def _held(
         write_statements(store, (problem for split in problem_set.splits.values() for problem in split))
     if changed:
         note("The problem set's content has changed between the starts of this run: steps are not alike.")
-    return store, lease
+    return store, lease, directory.witness(store, lease)
 
 
 async def _stopped_early(durability: RunDurability, shutdown: Shutdown, note: Callable[[str], None]) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import AuthenticationError
 
 from raypoly.algorithms import objectives
 from raypoly.core.config import Config, ScorerConfig
@@ -57,11 +58,12 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
         "runtime_env": {"py_modules": modules} if modules else {},
     }
     if joins_cluster():
-        _join_cluster(common)
-        try:
-            yield
-        finally:
-            ray.shutdown()
+        with _own_authentication():
+            _join_cluster(common)
+            try:
+                yield
+            finally:
+                ray.shutdown()
         return
     _remove_stale_folders()
     # AF_UNIX paths are short: Ray's sockets lie some 60 characters below this folder.
@@ -87,7 +89,7 @@ def _without_variables(names: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _own_authentication() -> Iterator[None]:
-    """Inside, a local Ray requires tokens. Afterwards this process may join clusters without them."""
+    """Inside, a Ray that starts or is joined may set the mode; afterwards it is as before, for another Ray."""
     before = os.environ.get(_AUTHENTICATION)
     try:
         yield
@@ -100,6 +102,11 @@ def _own_authentication() -> Iterator[None]:
 
 def _join_cluster(options: dict[str, Any]) -> None:
     address = os.environ["RAY_ADDRESS"]
+    if address.startswith("http"):
+        raise RaypolyError(
+            f"RAY_ADDRESS={address} is a dashboard's, which takes jobs: put `ray job submit --working-dir . --` before "
+            "this command, or give the head's port (HOST:6379)."
+        )
     for wait in _PORT_WAITS:  # Ray itself would try for many minutes
         closed = why_closed(address)
         if not closed:
@@ -109,7 +116,15 @@ def _join_cluster(options: dict[str, Any]) -> None:
         raise _no_cluster(closed)
     with _own_sigterm():
         try:
+            if "//" not in address and _ADDRESS.fullmatch(address):
+                ray_internals.authenticate(address)
             ray.init(**options)
+        except AuthenticationError as error:
+            ray.shutdown()
+            raise RaypolyError(
+                f"Ray at RAY_ADDRESS={address} refuses this process: its token is missing or another. Set "
+                "RAY_AUTH_MODE=token, with the head's token in ~/.ray/auth_token or RAY_AUTH_TOKEN."
+            ) from error
         except (ConnectionError, RuntimeError, ValueError) as error:
             ray.shutdown()
             raise _no_cluster(str(error).strip().partition("\n")[0].rstrip(".")) from error
@@ -188,10 +203,12 @@ def dashboard_url() -> str | None:
 
 
 def ray_is_up(config: Config) -> str:
-    """A line with the dashboard's address, and where the token is that a local Ray's asks for."""
+    """A line with the dashboard's address, and the command that shows the token that it asks for."""
     if url := dashboard_url():
-        token = os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
-        return f"Ray dashboard: {url}" + ("" if joins_cluster() else f" (its token: cat {token})")
+        file = os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
+        token = "echo $RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else f"cat {file}"
+        asks = os.environ.get(_AUTHENTICATION) == "token"
+        return f"Ray dashboard: {url}" + (f" (its token: {token})" if asks else "")
     asked = config.ray.dashboard and not joins_cluster()
     return "Ray is up" + (", without its dashboard, which did not start" if asked else "")
 

@@ -28,6 +28,7 @@ from raypoly.rollouts import environments, scaffolds
 from raypoly.rollouts.environments import Environment
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.run.run_identity import RunDirectory
+from raypoly.run.store.shards import RunWitness
 from raypoly.verifier.rewards import Rewards
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.journal import Journal
@@ -130,6 +131,7 @@ def build_services(
     journal: Journal,
     writer: CheckpointWriter,
     places: ActorResources,
+    witness: RunWitness,
     note: Callable[[str], None],
 ) -> Services:
     """The actors' clients. The stack stops the actors, which are not started yet."""
@@ -153,7 +155,7 @@ def build_services(
         else TokenizerOnly(config, model)
     )
     rows = UpdateRows(config, parts.objective, parts.loss, parts.scaffold)
-    learners = LearnerGroup(config, model, places.rank, context, rows.temperature)
+    learners = LearnerGroup(config, model, places.rank, context, rows.temperature, witness)
     learner = LearnerSession(config.train, rows, learners, journal, writer, note, context)
     rewards = RewardWorkers(config, parts.rewards, actor_options(), context)
     models = {}

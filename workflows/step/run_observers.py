@@ -20,7 +20,7 @@ from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.watchdog import Stacks, Watchdog
 from workflows.observers.progress import Progress
-from workflows.observers.ray_metrics import RayMetrics, live_numbers
+from workflows.observers.ray_metrics import JobPage, RayMetrics, live_numbers
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
 from workflows.step.services import Services
@@ -36,6 +36,7 @@ class RunObservers:
     judge_drift: JudgeDriftMonitor
     judge_pause: JudgeOutagePause
     watchdog: Watchdog
+    job: JobPage
 
     def restore(self, applied: Applied) -> None:
         """Report a committed step to those that keep numbers; one that they have counts once."""
@@ -45,11 +46,13 @@ class RunObservers:
     def step_done(self, applied: Applied) -> None:
         self.restore(applied)
         self.ray_metrics.log(applied.metrics)
+        self.job.log(applied.metrics)
         self.progress.step(applied.metrics)
 
     def restore_evaluation(self, results: Mapping[str, Any]) -> None:
         """Report a committed evaluation, to sinks that don't have it from an earlier start."""
         self.ray_metrics.log_evaluation(results)
+        self.job.log_evaluation(results)
         if not self.summary.told_before(results):
             self.sinks.log_evaluation(results)
 
@@ -104,7 +107,9 @@ def open_observers(
     drift = JudgeDriftMonitor(config, services.scorers, services.judge, progress.note)
     stack.callback(drift.stop)
     sinks = _sinks(stack, directory, store)
-    return RunObservers(progress, sinks, summary, ray_metrics, usage, drift, pause, watchdog)
+    job = JobPage(directory, progress.note)
+    stack.push_async_callback(job.close)
+    return RunObservers(progress, sinks, summary, ray_metrics, usage, drift, pause, watchdog, job)
 
 
 def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sinks:

@@ -36,6 +36,25 @@ class Shard:
 
 
 @dataclass(frozen=True)
+class RunWitness:
+    """An object that only this run's storage holds, for a machine that is to write there."""
+
+    location: Location
+    options: StorageOptions
+    key: str
+    content: bytes
+
+    def find(self, node: str) -> None:
+        """Raises `UsageError` if this machine, `node`, does not see the run."""
+        store = open_store(self.location, self.options, make=False)
+        if not store.exists(self.key) or store.read(self.key) != self.content:
+            raise UsageError(
+                f"Node {node}, where the learner started, does not see {store.uri} and could write no checkpoint: "
+                "give a run.dir that all machines share (NFS, s3://...)."
+            )
+
+
+@dataclass(frozen=True)
 class ShardWriter:
     location: Location
     options: StorageOptions

@@ -19,7 +19,7 @@ from raypoly.learner.ranks import Ranks
 from raypoly.rollouts.engines import Weights
 from raypoly.run.store import acquire_lease
 from raypoly.run.store.local_store import LocalStore
-from raypoly.run.store.shards import Shard, ShardWriter
+from raypoly.run.store.shards import RunWitness, Shard, ShardWriter
 from tests.raypoly.learner.test_learner import learner
 from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
@@ -120,6 +120,18 @@ def test_machine_that_does_not_see_the_run_says_so(store: LocalStore, tmp_path: 
     with pytest.raises(UsageError, match="does not see the run"):
         write(writer, 0)
     assert not store.root.exists()
+
+
+def test_a_folder_of_the_same_path_on_another_machine_is_not_the_run(store: LocalStore, tmp_path: Path) -> None:
+    store.commit("starts/epoch-000001.json", b"ours")
+    witness = RunWitness(store.location, store.options, "starts/epoch-000001.json", b"ours")
+    witness.find("10.0.0.7")
+    store.root.rename(tmp_path / "elsewhere")
+    for start in (None, b"another"):  # that of a run there
+        if start is not None:
+            LocalStore(store.root).commit("starts/epoch-000001.json", start)
+        with pytest.raises(UsageError, match=rf"^Node 10\.0\.0\.7, .* does not see {store.uri} .*: give a run\.dir"):
+            witness.find("10.0.0.7")
 
 
 def test_damaged_shard_is_not_read(store: LocalStore) -> None:

@@ -16,11 +16,23 @@ from tests.support.local_driver import wait_for
 from workflows.startup.ray_cluster import descendants
 
 DRIVER = """
-import os, sys
+import asyncio, json, os, sys
 from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import local_ray
 import ray
+from ray.dashboard.modules.job.common import JobInfo, JobInfoStorageClient
 os.environ.pop("RAY_AUTH_MODE", None)
+async def told(job):
+    storage = JobInfoStorageClient(ray._private.worker.global_worker.gcs_client)
+    await ray_internals.tell_job(job, {"step": "0"}, "of no job that is known")
+    assert await storage.get_info(job) is None
+    for status in ("RUNNING", "SUCCEEDED"):
+        await storage.put_info(job, JobInfo(status, "python", metadata={"owner": "me"}, driver_node_id="here"))
+        await ray_internals.tell_job(job, {"step": "1 of 2"}, "step 1/2")
+        info = await storage.get_info(job)
+        ours = {"step": "1 of 2"} if status == "RUNNING" else {}
+        assert info.metadata == {"owner": "me", **ours}, info
+        assert (info.message == "step 1/2", info.status, info.driver_node_id) == (bool(ours), status, "here"), info
 with local_ray(num_cpus=1, include_dashboard=True, _temp_dir=sys.argv[1], log_to_driver=False):
     @ray.remote(num_cpus=0)
     class Named:
@@ -28,6 +40,10 @@ with local_ray(num_cpus=1, include_dashboard=True, _temp_dir=sys.argv[1], log_to
     named = Named.remote()
     assert ray_internals.actor_id(named) == ray.get(named.id.remote())
     assert os.path.exists(ray_internals.raylet_socket())
+    job = {"runtime_env": {"working_dir": "there"}, "metadata": {"job_submission_id": "a-job"}}
+    os.environ["RAY_JOB_CONFIG_JSON_ENV_VAR"] = json.dumps(job)
+    assert (ray_internals.job_runtime_env(), ray_internals.submission_id()) == (job["runtime_env"], "a-job")
+    asyncio.run(told("a-job"))
     print(ray_internals.dashboard_address(), flush=True)
     sys.stdin.readline()
     ray_internals.kill_own_node()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import tempfile
@@ -14,11 +15,13 @@ import ray
 from prometheus_client.samples import Sample
 
 from docs.tools.metrics_table import fill_metrics
+from raypoly.core.settings import load
+from raypoly.run.run_identity import resolve_run
 from raypoly.run.run_metrics import RUN_METRICS
 from tests.support.finished_run import metrics_row
 from tests.support.local_driver import wait_for
 from tests.support.served_metrics import served_points
-from workflows.observers.ray_metrics import RayMetrics
+from workflows.observers.ray_metrics import JobPage, RayMetrics
 from workflows.startup.ray_cluster import local_ray
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -51,6 +54,28 @@ KEPT_SECONDS = 25.0
 def values_of(points: Sequence[Sample], name: str, **labels: str) -> list[float]:
     """The values of the points of that name that have these labels."""
     return [point.value for point in points if point.name == name and labels.items() <= point.labels.items()]
+
+
+def test_a_job_whose_page_cannot_be_written_is_told_once_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+
+    async def run() -> None:
+        page = JobPage(resolve_run(load(None, [f"run.dir={tmp_path / 'run'}"])), notes.append)
+        for step in range(3):
+            page.log({**ROW, "step": step})
+            page.log_evaluation(EVALUATION)
+            await asyncio.sleep(0)
+        await page.close()
+
+    asyncio.run(run())
+    assert notes == [], "outside a submitted job there is no page"
+    job = {"metadata": {"job_submission_id": "a-job"}}
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps(job))  # and this process is connected to no Ray
+    asyncio.run(run())
+    (note,) = notes
+    assert note.startswith("The dashboard's page of this job may stay behind (")
 
 
 @pytest.fixture

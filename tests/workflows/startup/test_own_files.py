@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,9 @@ from ray.cluster_utils import Cluster
 from actors import model_files
 from actors.model_files import ModelFiles
 from raypoly.core.errors import UsageError
+from raypoly.core.settings import load
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
+from workflows.doctor.machine import examine_machine
 from workflows.startup.ray_cluster import descendants, local_ray
 
 MOUNTS = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
@@ -62,6 +65,25 @@ def test_a_run_starts_where_the_models_folder_is_not(cluster: Cluster, hidden: P
     assert driver.finish() == 0, driver.log()
     assert "warm start: step 4 of 4" in driver.log()
     assert list((hidden / "cache" / "warm-start").glob("*/model.safetensors"))
+
+
+def test_a_run_folder_that_the_learners_node_does_not_see_is_told_at_the_start(
+    cluster: Cluster, hidden: Path, warm_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = [*SMALL, f"model.path={warm_model}", "generator.engine=transformers"]
+    driver = LocalDriver(hidden / "run", overrides, {"RAY_ADDRESS": cluster.address})
+    assert driver.finish() == UsageError.exit_code
+    said = f"does not see {hidden / 'run'} and could write no checkpoint: give a run.dir that all machines share"
+    assert re.search(rf"^Node \S+, where the learner started, {re.escape(said)}", driver.log(), re.MULTILINE)
+    assert "Traceback" not in driver.log()
+    assert driver.commits() == 0, "nothing was trained before"
+
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    for folder, seen in ((hidden / "run", False), (hidden.with_name("seen") / "run", True)):
+        found = {each.what: each for each in examine_machine(load(None, [f"run.dir={folder}"]))}
+        (finding,) = [each for what, each in found.items() if what.startswith("run.dir on ")]
+        assert (finding.ok, f"does not see {folder}: give" in finding.detail) == (seen, not seen)
+    assert not list(hidden.glob(".raypoly-doctor*"))
 
 
 def test_a_small_folder_is_sent_and_a_large_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,17 @@ def test_modules_of_an_ensembles_judges_travel(tmp_path: Path, monkeypatch: pyte
     assert user_modules(Config.model_validate({"judge": judge})) == [str(tmp_path / "own_members.py")]
 
 
+def test_a_dashboards_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
+    with (
+        pytest.raises(
+            RaypolyError, match=r"^RAY_ADDRESS=http\S+ is a dashboard's.*: put `ray job submit .*HOST:6379\)\.$"
+        ),
+        connect_ray(Config(), "nowhere"),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     ("failure", "tried"),
     [

@@ -34,6 +34,7 @@ class Head:
 
     folder: Path
     environment: dict[str, str]
+    address: str
     dashboard: str
     process: subprocess.Popen[str]
 
@@ -85,7 +86,7 @@ def _start(folder: Path, environment: dict[str, str]) -> Head | None:
         with socket.socket() as probe:
             answers = probe.connect_ex(("127.0.0.1", dashboard)) == 0
         if answers and b"Ray runtime started" in told.read_bytes()[before:]:
-            return Head(folder, environment, f"http://127.0.0.1:{dashboard}", process)
+            return Head(folder, environment, f"127.0.0.1:{port}", f"http://127.0.0.1:{dashboard}", process)
         time.sleep(0.2)
     _end(process, folder)
     return None
@@ -122,8 +123,56 @@ def test_two_submitted_jobs_train_at_once_and_their_logs_show_progress(
     assert f"to compare: {SUBMIT} -m raypoly.train" in done.stdout
     wait_for(lambda: (beside.folder / "summary.json").exists() and beside.summary["state"] == "finished")
 
+    assert "(its token: cat ~/.ray/auth_token)" in done.stdout
+    listed = head.job("list").stdout  # what the dashboard's page of jobs shows
+    for said in (
+        "'step': '2 of 2'",
+        "'reward': '0.",
+        f"'run': '{run.folder.name}'",
+        "'test split': 'after step 2: pass@1",
+    ):
+        assert said in listed
+
     refused = head.job("list", HOME=str(tmp_path))
     assert refused.returncode != 0, "without the token nobody gets in"
+
+
+JOIN = """
+import os
+from raypoly.core.config import Config
+from raypoly.core.errors import RaypolyError
+from workflows.startup.ray_cluster import connect_ray
+try:
+    with connect_ray(Config(), "joined"):
+        print("joined, and before as after:", os.environ["RAY_AUTH_MODE"])
+except RaypolyError as error:
+    print(error)
+print(os.environ.get("RAY_AUTH_MODE"))
+"""
+
+
+def test_the_token_of_this_machine_is_used_and_one_that_is_missing_or_wrong_is_named(
+    head: Head, tmp_path: Path
+) -> None:
+    """Where nobody set `RAY_AUTH_MODE`, as after a plain `ray start --head`, which asks for the token that is there."""
+    plain = {**head.environment, "RAY_ADDRESS": head.address}
+    del plain["RAY_AUTH_MODE"]
+
+    def join(**environment: str) -> list[str]:
+        command = [sys.executable, "-c", JOIN]
+        return subprocess.check_output(command, env=plain | environment, text=True, cwd=ROOT).splitlines()
+
+    assert join() == ["joined, and before as after: token", "None"]
+    for environment in (
+        {"HOME": str(tmp_path)},
+        {"HOME": str(tmp_path), "RAY_AUTH_MODE": "token"},
+        {"RAY_AUTH_TOKEN": "x"},
+    ):
+        said, mode = join(**environment)
+        assert said.startswith(
+            f"Ray at RAY_ADDRESS={head.address} refuses this process: its token is missing or another."
+        )
+        assert mode == environment.get("RAY_AUTH_MODE", "None")
 
 
 @pytest.mark.slow
