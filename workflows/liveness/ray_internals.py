@@ -48,20 +48,23 @@ def forget_authentication() -> None:
 
 
 def authenticate(address: str) -> None:
-    """Raise `AuthenticationError` where the cluster at `host:port` refuses this process, which takes the token of this
-    machine if `RAY_AUTH_MODE` is not set. Ray itself would try for 20 s, and then tell of no token."""
+    """Raise `AuthenticationError` where the cluster at `address` refuses this process, which takes the token of this
+    machine if `RAY_AUTH_MODE` is not set. Ray itself would try for 20 s, and not name the token."""
+    place = ray._private.services.canonicalize_bootstrap_address(address)
+    if place is None:  # there is none: Ray says so
+        return
     found = ray._raylet.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
     mode = os.environ.get("RAY_AUTH_MODE")
     if mode == "token" and not found:  # with which Ray's client would abort the process
         raise AuthenticationError("no token was found")
     try:
-        ray._raylet.GcsClient(address=address)
+        ray._raylet.GcsClient(address=place)
     except AuthenticationError:
         if mode is not None or not found:
             raise
         os.environ["RAY_AUTH_MODE"] = "token"
         ray._raylet.Config.initialize("")
-        ray._raylet.GcsClient(address=address)
+        ray._raylet.GcsClient(address=place)
 
 
 def never_start_by_itself() -> None:

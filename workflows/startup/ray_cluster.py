@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import AuthenticationError
+from ray.exceptions import AuthenticationError, RpcError
 
 from raypoly.algorithms import objectives
 from raypoly.core.config import Config, ScorerConfig
@@ -116,7 +116,7 @@ def _join_cluster(options: dict[str, Any]) -> None:
         raise _no_cluster(closed)
     with _own_sigterm():
         try:
-            if "//" not in address and _ADDRESS.fullmatch(address):
+            if "//" not in address:
                 ray_internals.authenticate(address)
             ray.init(**options)
         except AuthenticationError as error:
@@ -125,7 +125,7 @@ def _join_cluster(options: dict[str, Any]) -> None:
                 f"Ray at RAY_ADDRESS={address} refuses this process: its token is missing or another. Set "
                 "RAY_AUTH_MODE=token, with the head's token in ~/.ray/auth_token or RAY_AUTH_TOKEN."
             ) from error
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (ConnectionError, RpcError, RuntimeError, ValueError) as error:
             ray.shutdown()
             raise _no_cluster(str(error).strip().partition("\n")[0].rstrip(".")) from error
 

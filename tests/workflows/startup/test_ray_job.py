@@ -115,7 +115,8 @@ def test_two_submitted_jobs_train_at_once_and_their_logs_show_progress(
 ) -> None:
     beside = LocalDriver(tmp_path / "beside", small_run)
     head.job("submit", "--no-wait", "--working-dir", ".", "--", "python", *beside.command[1:], "train.steps=2")
-    done = head.job("submit", "--working-dir", ".", "--", "python", *run.command[1:], "train.steps=2")
+    measured = ("train.steps=2", "evaluate.every=2", "evaluate.samples=2")
+    done = head.job("submit", "--working-dir", ".", "--", "python", *run.command[1:], *measured)
     assert done.returncode == 0, done.stdout + done.stderr + (head.folder / "head.log").read_text()
     assert str(run.folder) in done.stdout
     assert re.search(r"step 2/2\b.*reward", done.stdout)
