@@ -193,7 +193,7 @@ def run_folder_findings(
 ) -> list[MachineFinding]:
     """Whether the other nodes on which the learner may start see the run's folder."""
     on_gpu = config.generator.placement != "cpu" and any(report.gpus for report in (here, *others))
-    blind = f"the learner may start there, and does not see {folder}: give a run.dir that all machines share (NFS, s3://...)"
+    blind = f"the learner may start there, and does not see {folder}: give a run.dir that all machines share (NFS, S3)"
     return [
         MachineFinding(f"run.dir on {each.where}", each.sees_run, f"{folder} is the same" if each.sees_run else blind)
         for each in others

@@ -107,12 +107,14 @@ def autoscales() -> bool:
 def job_runtime_env() -> Mapping[str, Any] | None:
     """None outside a Ray job."""
     job = _job_config()
-    return None if job is None else job.get("runtime_env") or {}
+    found: Mapping[str, Any] = (job or {}).get("runtime_env") or {}
+    return None if job is None else found
 
 
 def submission_id() -> str | None:
     """None outside a Ray job."""
-    return ((_job_config() or {}).get("metadata") or {}).get("job_submission_id")
+    found: str | None = ((_job_config() or {}).get("metadata") or {}).get("job_submission_id")
+    return found
 
 
 async def tell_job(job: str, metadata: Mapping[str, str], message: str) -> None:
@@ -129,4 +131,5 @@ async def tell_job(job: str, metadata: Mapping[str, str], message: str) -> None:
 
 def _job_config() -> Mapping[str, Any] | None:
     told = os.environ.get(ray._private.runtime_env.constants.RAY_JOB_CONFIG_JSON_ENV_VAR)
-    return None if told is None else json.loads(told)
+    found: Mapping[str, Any] | None = None if told is None else json.loads(told)
+    return found
