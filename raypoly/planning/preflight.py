@@ -41,7 +41,7 @@ from raypoly.verifier.math_answers import MISSING, knows_math
 from raypoly.verifier.rewards import Rewards
 from raypoly.verifier.rewards.reward_function import KNOWN as REWARDS
 from raypoly.verifier.rewards.terms import build_terms
-from raypoly.verifier.rewards.terms.judge_term import GRADES, JudgeTerm
+from raypoly.verifier.rewards.terms.known_terms import GRADES, JudgeTerm
 from raypoly.verifier.sandbox.zygote_client import find_interpreter
 
 log = logging.getLogger(__name__)

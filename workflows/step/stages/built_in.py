@@ -22,7 +22,7 @@ from raypoly.learner.training_rows import prompts_of
 from raypoly.strategies.judge import SAMPLED_SHARE
 from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.rewards.terms import build_terms
-from raypoly.verifier.rewards.terms.judge_term import GRADES, JudgeTerm
+from raypoly.verifier.rewards.terms.known_terms import GRADES, JudgeTerm
 from workflows.step.services import Services
 from workflows.step.training_group import SkippedGroups, infra_reason, scored_rollouts, spread_out
 

@@ -14,7 +14,7 @@ from raypoly.core.config import Config
 from raypoly.core.errors import Unknown
 from raypoly.core.values import Float64, Group, Problem
 from raypoly.verifier.rewards import AnsweredGroup, Rewards
-from raypoly.verifier.rewards.terms.judge_term import GRADES
+from raypoly.verifier.rewards.terms.known_terms import GRADES
 from workflows.step.services import Services
 from workflows.step.training_group import REWARD, scored_places, spread_out
 

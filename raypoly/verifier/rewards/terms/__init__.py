@@ -5,7 +5,7 @@
         length: {weight: 0.1, when: passed}
         mine: {name: "my_terms:Tidy", weight: 0.05}         # a class of yours (`Term`)
 
-To add one, write a file like `length_term.py` and name it in KNOWN, or keep it outside the tree.
+To add one, write a class in `known_terms.py` and name it in KNOWN, or keep it outside the tree.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from raypoly.verifier.rewards.answered_group import AnsweredGroup
 from raypoly.verifier.rewards.terms.term import Term, TermConfig
 
 KNOWN: Mapping[str, str] = {
-    "length": "raypoly.verifier.rewards.terms.length_term:LengthTerm",
-    "overlong": "raypoly.verifier.rewards.terms.overlong_term:OverlongTerm",
-    "format": "raypoly.verifier.rewards.terms.format_term:FormatTerm",
-    "random": "raypoly.verifier.rewards.terms.random_term:RandomTerm",
-    "judge": "raypoly.verifier.rewards.terms.judge_term:JudgeTerm",
+    "length": "raypoly.verifier.rewards.terms.known_terms:LengthTerm",
+    "overlong": "raypoly.verifier.rewards.terms.known_terms:OverlongTerm",
+    "format": "raypoly.verifier.rewards.terms.known_terms:FormatTerm",
+    "random": "raypoly.verifier.rewards.terms.known_terms:RandomTerm",
+    "judge": "raypoly.verifier.rewards.terms.known_terms:JudgeTerm",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
 # Columns and metrics of the stage have these names.
