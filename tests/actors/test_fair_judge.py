@@ -94,7 +94,6 @@ def both_ask(kind: str, folder: Path) -> list[float]:
 
 
 def test_two_jobs_together_stay_within_a_minutes_sum(tmp_path: Path) -> None:
-    """The short form of `python -m benchmarks.judge_rate`, which measures the use too."""
     assert both_ask("sliding", tmp_path) == []  # the sum is known from the first answer
 
 
