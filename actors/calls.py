@@ -87,6 +87,7 @@ class Retries:
         self._who: set[str] = set()
         self._node_lost = -math.inf
         self._with_node: dict[str, float] = {}  # who was lost with the node, and when that was noticed first
+        self._found_dead = False  # that node, by Ray
 
     @property
     def left(self) -> int:
@@ -125,12 +126,16 @@ class Retries:
         # an actor that can't be reached is often the first sign that its node is lost
         if not node_died(error) and not isinstance(error, ActorUnavailableError):
             return False
-        # actors of one node are missed one after the other; an actor that is missed again was on another node by then
-        now = self._now()
-        again = now - self._with_node.get(who, now) > _CALLS_SECONDS
+        # actors of one node are missed one after the other; an actor that is missed again was on another node by then,
+        # unless Ray has only now found the node dead: until then it starts the replacement there
+        now, found_now = self._now(), node_died(error) and not self._found_dead
+        again = now - self._with_node.get(who, now) > _CALLS_SECONDS and not found_now
         if again or now - self._node_lost > _NODE_SECONDS:
-            self._node_lost, self._with_node = now, {who: now}
+            self._node_lost, self._with_node, self._found_dead = now, {who: now}, node_died(error)
             return False
+        self._found_dead = self._found_dead or found_now
+        if found_now:
+            self._with_node[who] = now
         self._with_node.setdefault(who, now)
         return True
 
@@ -195,7 +200,9 @@ def _node_of(text: str) -> str:
 
 def _address(text: str) -> str | None:
     found = _NODE.search(text)
-    return found and (found[1] or found[2])
+    address = found and (found[1] or found[2])
+    # what a node without a default route says of itself; it joined by another address
+    return None if address is None or address.startswith("127.") else address
 
 
 def node_died(error: BaseException) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -32,7 +32,6 @@ from raypoly.planning.devices import ELSEWHERE
 from raypoly.verifier.rewards import AnsweredGroup, Rewards, reward_function
 from tests.support.random_model import random_model
 from tests.support.sample_groups import make_rollout
-from tests.support.verl_files import gsm8k_row, write_parquet
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -154,21 +153,15 @@ def test_the_term_of_the_page_is_found_by_its_command_and_swept_by_an_experiment
 
 def test_the_papers_command_for_mathematics_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = "configs/poly_epo_4xh200.yaml"
-    head = re.sub(r" \\\n# +", " ", (ROOT / config).read_text())
-    (words,) = re.findall(rf"^# +python -m raypoly\.train --config {config} (problems\.source=verl .*)$", head, re.M)
+    head = (ROOT / config).read_text()
+    (words,) = re.findall(rf"^# +python -m raypoly\.train --config {config} (problems\.path=\S+)$", head, re.M)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-    write_parquet(tmp_path / "train.parquet", [gsm8k_row(index) for index in range(3)])
-    rewards = ModuleType("my_rewards")
-    rewards.compute_score = compute_score  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "my_rewards", rewards)
+    rows = [{"problem": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(200)]
+    (tmp_path / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = settings.load(str(ROOT / config), words.split(), lambda text: None)
-    assert (run.problems.source, run.problems.path) == ("verl", "train.parquet")
     preflight.check_config(run, tmp_path / "run", ELSEWHERE)
-
-
-def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: object = None) -> float:
-    return float(solution_str == ground_truth)
+    assert {problem.tests.kind for problem in build_problem_set(run.problems).splits["train"]} == {"answer"}
 
 
 def test_the_command_for_a_data_set_by_name_trains_a_model_that_can_read_it(tmp_path: Path) -> None:
