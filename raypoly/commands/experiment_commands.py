@@ -50,18 +50,21 @@ def experiment(
     """Train several arms over several seeds and compare them. The same command goes on."""
     from raypoly.analysis.experiments.experiment_config import load_experiment
 
-    load_experiment(config)  # raises here, before statistics and figures, which take seconds to import
-    from raypoly.analysis.experiments.experiment_command import run_experiment, show_forecast, show_power
-
+    planned = load_experiment(config)  # raises here, before statistics and figures, which take seconds to import
     if gpu is not None and not dry_run:
         raise UsageError("--gpu is for --dry-run, which says what an experiment will cost.")
     if pilot is not None and not (power or dry_run):
         raise UsageError("--pilot is for --power and --dry-run, which say how small a difference is found.")
-    if dry_run:
-        show_forecast(config, overrides or [], gpu, out, pilot)
+    if dry_run or power:
+        from raypoly.analysis.experiments.experiment_forecast import forecast_lines, power_lines
+        from raypoly.analysis.experiments.planned_runs import plan_runs
+        from raypoly.analysis.experiments.run_queue import folder_of
+
+        runs = plan_runs(planned, folder_of(out, planned.name), overrides or [])
+        for line in forecast_lines(runs, gpu, pilot) if dry_run else power_lines(runs, pilot):
+            print(line, flush=True)
         return
-    if power:
-        show_power(config, overrides or [], pilot, out=out)
-        return
+    from raypoly.analysis.experiments.experiment_command import run_experiment
+
     page = None if into is None else Path(into)
     run_experiment(config, overrides or [], out, at_once, page, report, also or [], figures=figures)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from raypoly.analysis.experiments.experiment_config import load_experiment
-from raypoly.analysis.experiments.experiment_forecast import forecast_lines, planned_power, power_lines
+from raypoly.analysis.experiments.experiment_forecast import planned_power
 from raypoly.analysis.experiments.planned_runs import PlannedRun, check_runs, plan_runs, take_results
 from raypoly.analysis.experiments.run_queue import RunQueue, TrainingExit, at_work, folder_of
 from raypoly.analysis.reports.experiment_report import (
@@ -78,33 +78,6 @@ def run_experiment(
         ended = RunQueue(runs, at_once, say).to_the_end()
         report()
     raise_outcome(ended, refusals(runs))
-
-
-def show_power(
-    config: str,
-    given: Sequence[str],
-    pilot: Path | None,
-    say: Say = lambda text: print(text, flush=True),
-    out: str | None = None,
-) -> None:
-    """Say what the experiment can show, by the spread in the results.json `pilot`; start nothing."""
-    experiment = load_experiment(config)
-    for line in power_lines(plan_runs(experiment, folder_of(out, experiment.name), given), pilot):
-        say(line)
-
-
-def show_forecast(
-    config: str,
-    given: Sequence[str],
-    gpu: str | None,
-    out: str | None,
-    pilot: Path | None = None,
-    say: Say = lambda text: print(text, flush=True),
-) -> None:
-    """Say what the experiment will cost on the GPU of that name, and what it can show; start nothing."""
-    experiment = load_experiment(config)
-    for line in forecast_lines(plan_runs(experiment, folder_of(out, experiment.name), given), gpu, pilot):
-        say(line)
 
 
 def refusals(runs: Iterable[PlannedRun]) -> list[str]:

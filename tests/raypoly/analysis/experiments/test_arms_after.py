@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from raypoly.analysis.experiments.arm_comparison import BEFORE, compare_arms, measure_differences
-from raypoly.analysis.experiments.experiment_command import raise_outcome, refusals, show_forecast
+from raypoly.analysis.experiments.experiment_command import raise_outcome, refusals
+from raypoly.analysis.experiments.experiment_forecast import forecast_lines
 from raypoly.analysis.experiments.planned_runs import PlannedRun, check_runs, plan_runs, take_results
 from raypoly.analysis.reports.comparison_tables import comparison_text
 from raypoly.analysis.reports.experiment_report import RESULTS, TABLE, write_experiment_figures, write_experiment_report
@@ -88,11 +89,8 @@ def test_an_arm_begins_with_the_weights_of_the_same_seed_and_is_planned_without_
 
 
 def test_what_a_chain_costs_is_known_before_the_weights_are_there(tmp_path: Path) -> None:
-    experiment(tmp_path, CHAIN)
     given = ["model.path=Qwen/Qwen3-0.6B", "model.dtype=bfloat16", "generator.engine=vllm"]
-    said: list[str] = []
-    show_forecast(str(tmp_path / "mine.yaml"), given, "h200", str(tmp_path / "out"), say=said.append)
-    text = "\n".join(said)
+    text = "\n".join(forecast_lines(plan_runs(experiment(tmp_path, CHAIN), tmp_path / "out", given), "h200"))
     assert "Hours come from a pilot" in text
     rows = {words[0]: words for words in map(str.split, text.splitlines()) if words}
     assert "audit" not in rows

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from raypoly.analysis.experiments.arm_comparison import compare_arms, measure_differences
-from raypoly.analysis.experiments.experiment_command import show_forecast, show_power
+from raypoly.analysis.experiments.experiment_config import load_experiment
 from raypoly.analysis.experiments.experiment_forecast import (
+    forecast_lines,
     planned_power,
     planned_problems,
     planned_size,
@@ -21,6 +22,7 @@ from raypoly.analysis.experiments.experiment_forecast import (
     power_sentence,
 )
 from raypoly.analysis.experiments.planned_runs import plan_runs
+from raypoly.analysis.experiments.run_queue import folder_of
 from raypoly.analysis.experiments.run_result import STRATEGIES, ResultsFile, RunResult
 from raypoly.analysis.statistics.power import DifferenceSpread, ExperimentSize, smallest_difference
 from raypoly.core.errors import UsageError
@@ -48,10 +50,13 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RAYPOLY_RUNS", str(tmp_path))
 
 
+def forecast(config: str, gpu: str | None = None, pilot: Path | None = None) -> list[str]:
+    planned = load_experiment(config)
+    return list(forecast_lines(plan_runs(planned, folder_of(None, planned.name), []), gpu, pilot))
+
+
 def test_the_study_s_cost_and_power_are_known_before_its_data_are_there(tmp_path: Path) -> None:
-    said: list[str] = []
-    show_forecast(STUDY, [], "h200", None, say=said.append)
-    text = "\n".join(said)
+    text = "\n".join(forecast(STUDY, "h200"))
     assert "problems.path='prepared/leetcode_h200' holds no preparation that is done" in text
     rows = {words[0]: words for words in map(str.split, text.splitlines()) if words}
     assert rows["grpo"][1:4] == ["1", "250", "unknown"]
@@ -64,38 +69,32 @@ def test_the_study_s_cost_and_power_are_known_before_its_data_are_there(tmp_path
 
 def test_without_a_gpu_the_study_is_planned_for_an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    here: list[str] = []
-    show_forecast(STUDY, [], None, None, say=here.append)
-    named: list[str] = []
-    show_forecast(STUDY, [], "h200", None, say=named.append)
-    assert here == [
+    named = forecast(STUDY, "h200")
+    assert forecast(STUDY) == [
         "Note: no GPU is here, and the config needs one: this is planned for an NVIDIA H200; --gpu names another.",
         *named,
     ]
 
 
 def test_what_is_unknown_is_said_to_be(tmp_path: Path) -> None:
-    said: list[str] = []
     file = tmp_path / "aside" / "mine.yaml"
     file.parent.mkdir()
     experiment(file.parent)
-    show_forecast(str(file), [], None, None, say=said.append)
-    text = "\n".join(said)
+    text = "\n".join(forecast(str(file)))
     assert "unknown" in text
     assert "without cost" in text
     with pytest.raises(UsageError, match="h2000"):
-        show_forecast(str(file), [], "h2000", None, say=said.append)
+        forecast(str(file), "h2000")
 
 
 def test_a_pilot_says_how_differences_spread_here_too(tmp_path: Path) -> None:
-    said: list[str] = []
     pilot = ROOT / "docs" / "results" / "collapse.json"
-    show_forecast(STUDY, [], "h200", None, pilot, said.append)
+    said = forecast(STUDY, "h200", pilot)
     assert "strategies in 8" in "\n".join(said)
     assert "unknown" not in next(line for line in said if "hours a run" in line), "by the pilot's seconds"
     assert "Assumed: " not in "\n".join(said)
     with pytest.raises(UsageError, match=r"nowhere\.json"):
-        show_forecast(STUDY, [], "h200", None, tmp_path / "nowhere.json", said.append)
+        forecast(STUDY, "h200", tmp_path / "nowhere.json")
 
 
 def test_without_test_problems_there_is_no_power_and_no_traceback(tmp_path: Path) -> None:
@@ -117,9 +116,8 @@ def power_of(folder: Path, text: str, pilot: Sequence[RunResult] | None = None) 
     """What is said of the experiment in `text`, by a pilot of these results."""
     file = None if pilot is None else write(folder / "pilot.json", pilot)
     experiment(folder, text)
-    said: list[str] = []
-    show_power(str(folder / "mine.yaml"), [], file, said.append, str(folder / "out"))
-    return "\n".join(said).splitlines()
+    runs = plan_runs(load_experiment(folder / "mine.yaml"), folder / "out", [])
+    return "\n".join(power_lines(runs, file)).splitlines()
 
 
 def write(file: Path, results: Sequence[RunResult]) -> Path:
