@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 import ray
@@ -29,7 +30,7 @@ from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.planning.placement import engine_number
 from raypoly.rollouts.engines.transfer import Parcel, Sender, build_sender
-from raypoly.run.store.shards import RunWitness, Shard, ShardReader, ShardWriter
+from raypoly.run.store.shards import ModelWriter, RunWitness, Shard, ShardReader, ShardWriter
 
 if TYPE_CHECKING:
     from raypoly.learner.checkpoint_state import Snapshot
@@ -148,8 +149,9 @@ class LearnerActor(Watched):
     def pretrained_config(self) -> dict[str, bytes]:
         return self._learner.pretrained_config()
 
-    def save_pretrained(self) -> dict[str, bytes]:
-        return self._learner.save_pretrained()
+    def write_model(self, writer: ModelWriter) -> dict[str, bytes]:
+        """Write the finished model's weights. Returns its folder's other files (no tokenizer)."""
+        return self._learner.write_pretrained(partial(writer.write, beat=self.beat), self._config.run.model_dtype)
 
     def listen(self, transport: str, peer: str) -> Mapping[str, Any]:
         """Make a sender for the engine, in place of an earlier one. Returns what the engine's `connect` needs."""

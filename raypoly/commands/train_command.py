@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from raypoly.run.crash import Crash
 
 if TYPE_CHECKING:
     from raypoly.core.config import Config
+    from raypoly.run.run_files import RunFiles
     from raypoly.run.run_identity import RunDirectory
 
 EXAMPLES = """Examples:
@@ -78,10 +80,44 @@ def _show_end(config: Config, directory: RunDirectory, file: str | None, overrid
     from raypoly.core.progress_display import waiting
     from raypoly.run.run_identity import storage_options
 
+    run = Run(directory.location, storage_options(config))
     with waiting("Writing figure and report", console := Console()):
-        show_results(Run(directory.location, storage_options(config)), console)
+        show_results(run, console)
+    if config.run.push_to_hub is not None:
+        from workflows.liveness.shutdown import shell_command
+
+        kept = [text for text in overrides if not text.strip().startswith(("run.dir=", "run.fresh="))]
+        given = [*(["--config", file] if file is not None else []), *kept, f"run.dir={directory.uri}"]
+        with waiting(f"Uploading the model to {config.run.push_to_hub}", console):
+            told = upload_model(run, config.run.push_to_hub, shell_command(["-m", "raypoly.train", *given]))
+        typer.echo(told)
     if objectives.of_run(config).reads_rewards:
         typer.echo(_to_compare(config.objective.name, file, overrides))
+
+
+def upload_model(run: RunFiles, repository: str, again: str) -> str:
+    """Upload a finished run's model and its card to the Hugging Face hub. Returns a sentence of where it is, or of what
+    went wrong, with the command `again`: a failure is none of the run's."""
+    from huggingface_hub import CommitOperationAdd, HfApi, get_token
+    from huggingface_hub.utils import disable_progress_bars
+
+    from raypoly.analysis.reports.run_page import model_card
+    from raypoly.run.store.shards import MODEL
+
+    disable_progress_bars()
+    try:
+        files = {file.name: file for file in sorted(run.store.fetch(MODEL).iterdir()) if file.name[0] != "."}
+        added = {**files, "README.md": model_card(run).encode()}
+        api = HfApi()
+        api.create_repo(repository, private=True, exist_ok=True)  # whoever made it public keeps it so
+        operations = [CommitOperationAdd(name, content) for name, content in added.items()]
+        found = api.create_commit(repository, operations, commit_message=f"{run.name}, {run.steps_done} steps")
+    except Exception as error:  # noqa: BLE001 - of the hub's, HTTP's or the disk's library: told, and the run is done
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        said = re.sub(r"\?\S*", "", said)  # of an address, which may be signed
+        said = said.replace(get_token() or "\n", "...")[:200].rstrip(".: ")
+        return f"The run is done, and its model was not uploaded to {repository} ({said}); this tries again: {again}"
+    return f"model: {found.repo_url}"
 
 
 def _checked(

@@ -87,6 +87,16 @@ class RunConfig(Section):
         description="A shell command to run once when training pauses for the judge. What has not ended by the end of "
         "the pause is killed.",
     )
+    model_dtype: Literal["float32", "bfloat16"] = resumable(
+        "float32",
+        description="Type of the finished model's weights, in `model/`. bfloat16 halves the files, and rounds what "
+        "another run would start from. Checkpoints are float32.",
+    )
+    push_to_hub: str | None = resumable(
+        None,
+        description="Upload the finished model, with a card of the run's numbers, to this repository of the Hugging "
+        "Face hub, `owner/name`. A new one is private. Needs `hf auth login` or HF_TOKEN.",
+    )
     tensorboard: bool = resumable(
         False, description="Also write TensorBoard events, of steps and evaluations, to <run>/tensorboard."
     )
@@ -102,6 +112,13 @@ class RunConfig(Section):
                 "it names a folder: begin with a letter or digit, and take letters, digits, blanks and . , + = @ ( ) _ "
                 "- alone, at most 150 bytes"
             )
+        return value
+
+    @field_validator("push_to_hub")
+    @classmethod
+    def _a_repository(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[\w.-]+/[\w.-]+", value):
+            raise ValueError("it names a repository of the Hugging Face hub: owner/name")
         return value
 
 

@@ -2,7 +2,7 @@
 
     add_adapters(model, rank=32, alpha=32, seed=0)      # every linear layer but the head; B is zero, A is drawn
     trained = trained_weights(model)                    # for a checkpoint
-    for name, weight in merged_weights(model, whole): ...  # for an engine, by the transformers names
+    for name, weight in merged_weights(model, whole).items(): weight.make()      # by the transformers names
 
 Merging never changes the model, whose bits subtraction would not restore.
 """
@@ -10,7 +10,10 @@ Merging never changes the model, whose bits subtraction would not restore.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,19 +47,32 @@ def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def merged_weights(model: PreTrainedModel, whole: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Whole weights by their transformers names, with the adapters' products added. Unadapted ones are not copied.
+@dataclass(frozen=True)
+class MergedWeight:
+    like: Tensor
+    """On the meta device: shape and type of the whole weight."""
+    make: Callable[[], Tensor]
+    """The whole weight with the adapters' product added; without adapters not copied."""
 
-    `whole` gathers a tensor of which this rank has a part.
-    """
+
+def merged_weights(model: PreTrainedModel, whole: Callable[[Tensor], Tensor]) -> dict[str, MergedWeight]:
+    """By transformers names, in the model's order. `whole` gathers a tensor of which this rank has a part."""
     layers = {f"{name}.": module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
+
+    def make(tensor: Tensor, layer: Any) -> Tensor:
+        weight = whole(tensor)
+        if layer is None:
+            return weight
+        a, b = (whole(part[_NAME].weight.detach()) for part in (layer.lora_A, layer.lora_B))
+        merged: Tensor = weight + b @ a * layer.scaling[_NAME]
+        return merged
+
+    found = {}
     for name, tensor in model.state_dict().items():
         if ".lora_A." in name or ".lora_B." in name:
             continue
-        weight = whole(tensor)
         owner, base, rest = name.partition("base_layer.")
-        if base and rest == "weight":
-            layer = layers[owner]
-            a, b = (whole(part[_NAME].weight.detach()) for part in (layer.lora_A, layer.lora_B))
-            weight = weight + b @ a * layer.scaling[_NAME]
-        yield owner + rest if base else name, weight
+        layer = layers[owner] if base and rest == "weight" else None
+        like = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+        found[owner + rest if base else name] = MergedWeight(like, partial(make, tensor, layer))
+    return found

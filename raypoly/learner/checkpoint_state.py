@@ -1,4 +1,4 @@
-"""A learner's checkpoint: trained weights (with the loss's head) and optimizer moments.
+"""A learner's checkpoint: trained weights (with the loss's head) and optimizer moments. Files of tensors.
 
 state = CheckpointState(model, optimizer, ranks, adapters=False)
 snapshot = state.snapshot(version, reference_digest)                # a copy on the host of this rank's part
@@ -26,6 +26,7 @@ from raypoly.learner.policy_model import HEAD_PREFIX, named_weights
 from raypoly.learner.ranks import Ranks
 from raypoly.learner.weight_hash import HASHED, weight_digest
 from raypoly.run.store.shards import WEIGHTS, read_header
+from raypoly.run.store.store import PART, Pieces
 
 OPTIMIZER = "optimizer.safetensors"
 META = "learner.json"
@@ -72,20 +73,43 @@ class Snapshot:
 def encode_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
     """A safetensors file, byte for byte that of `safetensors.torch.save`. Takes the tensors out of `tensors`."""
     # `save` holds the file twice beside all tensors: of Qwen3-4B's moments 62 GB, more than a host of 125 GiB has left.
-    # Here each tensor is freed as soon as it is written. Only the header comes from `save`, by empty tensors: that
-    # gives the order and the names of dtypes; shapes and offsets are filled in.
-    header = read_header(save_safetensors({name: tensor.new_empty(0) for name, tensor in tensors.items()}, _FORMAT))
+    # Here each tensor is freed as soon as it is written.
+    head, order = _file_head(tensors)
+    file = io.BytesIO()
+    file.write(head)
+    for name in order:
+        file.write(tensors.pop(name).reshape(-1).view(torch.uint8).numpy().data)
+    return file.getvalue()  # its own buffer, not a copy
+
+
+def tensor_file(likes: Mapping[str, torch.Tensor], make: Callable[[str], torch.Tensor]) -> Pieces:
+    """The same file of tensors that are made one at a time, on any device, and freed. Of floating-point ones, `likes`
+    gives the type in the file; shapes are those of `make`."""
+    head, order = _file_head(likes)
+
+    def pieces() -> Iterator[bytes]:
+        yield head
+        for name in order:
+            flat, dtype = make(name).reshape(-1), likes[name].dtype
+            for piece in flat.split(PART // flat.element_size()):
+                yield piece.to("cpu", dtype).view(torch.uint8).numpy().tobytes()
+            del flat, piece  # before the next is made
+
+    return Pieces(len(head) + sum(like.nbytes for like in likes.values()), pieces)
+
+
+def _file_head(tensors: Mapping[str, torch.Tensor]) -> tuple[bytes, Sequence[str]]:
+    """A safetensors file up to its tensors' data, and their order there."""
+    # From `save`, by empty tensors: that gives the order and the names of dtypes; shapes and offsets are filled in.
+    empty = {name: torch.empty(0, dtype=tensor.dtype) for name, tensor in tensors.items()}
+    header = read_header(save_safetensors(empty, _FORMAT))
     end = 0
     for name, said in header.items():
         start, end = end, end + tensors[name].nbytes
         said.update(shape=list(tensors[name].shape), data_offsets=[start, end])
     text = json.dumps({"__metadata__": _FORMAT, **header}, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # the format aligns data to 8 bytes
-    file = io.BytesIO()
-    file.write(len(text).to_bytes(8, "little") + text)
-    for name in header:
-        file.write(tensors.pop(name).reshape(-1).view(torch.uint8).numpy().data)
-    return file.getvalue()  # its own buffer, not a copy
+    return len(text).to_bytes(8, "little") + text, list(header)
 
 
 class CheckpointState:

@@ -29,7 +29,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.values import Float32, Int32
 from raypoly.learner.adapters import add_adapters, merged_weights
-from raypoly.learner.checkpoint_state import CheckpointState, Snapshot
+from raypoly.learner.checkpoint_state import CheckpointState, Snapshot, tensor_file
 from raypoly.learner.compiled_layers import prepare_layers
 from raypoly.learner.learning_rate import learning_rate
 from raypoly.learner.logit_chunks import chunk_on
@@ -44,15 +44,18 @@ from raypoly.learner.policy_model import (
     load_model,
     make_head,
     pretrained_config,
-    pretrained_files,
+    pretrained_names,
     run_head,
+    weight_files,
 )
 from raypoly.learner.ranks import ONE, Ranks, device
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.learner.weight_hash import weight_hash
+from raypoly.run.store.store import Pieces
 
 _MODEL = ModelConfig.model_validate({})
+_FILE_BYTES = 50 * 10**9  # as transformers cuts them
 # The row of a rank without rows.
 _BLANK = TrainingRow(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), 0.0, 0)
 
@@ -256,7 +259,7 @@ class PolicyLearner:
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole weights by transformers name, adapters merged, float32, one at a time. They are no copies."""
-        return merged_weights(self._model, self._ranks.whole)
+        return ((name, weight.make()) for name, weight in merged_weights(self._model, self._ranks.whole).items())
 
     def whole_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """`weights`, in `model.dtype` with several ranks, which hold copies until an engine has them."""
@@ -290,11 +293,25 @@ class PolicyLearner:
         """`weight_digest` of the trained weights (all, or the adapters); on a GPU of their hashes."""
         return self._state.digest()
 
-    def save_pretrained(self) -> dict[str, bytes]:
-        """Files of a Hugging Face folder with these weights (no tokenizer); none on ranks other than 0."""
-        first = self._ranks.rank == 0
-        weights = {name: tensor.cpu() for name, tensor in self.weights() if first}
-        return pretrained_files(self._model, weights) if first else {}
+    def write_pretrained(
+        self, write: Callable[[str, Pieces], None], dtype: str = "float32", most: int = _FILE_BYTES
+    ) -> dict[str, bytes]:
+        """Give `write`, on rank 0, each file of a Hugging Face folder's weights, of `most` bytes at most. One whole
+        weight is in memory at a time. Returns the folder's other files (no tokenizer), on rank 0."""
+        kind: torch.dtype = getattr(torch, dtype)
+        weights, small = merged_weights(self._model, self._ranks.whole), pretrained_config(self._model, kind)
+
+        def work(make: Callable[[str], torch.Tensor]) -> None:
+            own = pretrained_names(self._model, weights)
+            plain = {name: weights[of].like for name, of in own.items()}
+            likes = {name: like.to(kind) if like.is_floating_point() else like for name, like in plain.items()}
+            files, index = weight_files(likes, most)
+            small.update(index)
+            for file, names in files.items():
+                write(file, tensor_file({name: likes[name] for name in names}, lambda name: make(own[name])))
+
+        self._ranks.lead(lambda name: weights[name].make(), work)
+        return {} if self._ranks.rank else small
 
     def pretrained_config(self) -> dict[str, bytes]:
         """Files of a Hugging Face folder beside the weights in float32 (no tokenizer)."""

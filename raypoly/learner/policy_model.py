@@ -13,14 +13,17 @@ attention: a causal layer shows no token what comes after it, so this needs no m
 from __future__ import annotations
 
 import copy
+import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from huggingface_hub import split_torch_state_dict_into_shards
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import Module, ModuleList
 from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
@@ -33,6 +36,7 @@ from raypoly.learner.logprobs import token_logprobs
 from raypoly.learner.packing import MicroBatch, Segments, pack
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.weight_hash import weight_digest
+from raypoly.run.store.shards import INDEX, WEIGHTS
 
 TOLERANCE = {False: 1e-3, True: 0.5}
 """Largest `logprob_distance` of two ways to compute the same, without and with bf16."""
@@ -166,24 +170,43 @@ def _hidden_padded(model: PreTrainedModel, batch: MicroBatch) -> Tensor:
     return hidden_BLH.flatten(0, 1).index_select(0, place_S.to(model.device))
 
 
-def pretrained_config(model: PreTrainedModel) -> dict[str, bytes]:
-    """Files of a Hugging Face folder beside the weights in float32 (no tokenizer)."""
+def pretrained_config(model: PreTrainedModel, dtype: torch.dtype = torch.float32) -> dict[str, bytes]:
+    """Files of a Hugging Face folder beside the weights (no tokenizer)."""
     config = copy.deepcopy(model.config)
-    config.architectures, config.dtype = [type(model).__name__.removeprefix("FSDP")], torch.float32
+    config.architectures, config.dtype = [type(model).__name__.removeprefix("FSDP")], dtype
     files = {"config.json": config.to_json_string().encode()}
     if model.can_generate():
         files["generation_config.json"] = model.generation_config.to_json_string().encode()
     return files
 
 
-def pretrained_files(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> dict[str, bytes]:
-    """Files of a Hugging Face folder with these weights (no tokenizer)."""
-    state = dict(weights)
-    for name, tied_to in (model.all_tied_weights_keys or {}).items():  # one tensor object is saved once
-        state[name] = state[tied_to]
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder, state_dict=state)
-        return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+def pretrained_names(model: PreTrainedModel, names: Iterable[str]) -> dict[str, str]:
+    """The model's own name of each weight by its name in a Hugging Face folder, in the model's order; of tied ones
+    the first alone."""
+    # Only transformers knows names of old that it has changed on loading. So it saves a number in place of each weight.
+    order, tied = list(names), model.all_tied_weights_keys or {}
+    state = {name: torch.tensor([float(place)]) for place, name in enumerate(order)}
+    state |= {name: state[tied_to] for name, tied_to in tied.items()}  # one tensor object is saved once
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(folder, state_dict=state)
+            found = load_file(Path(folder) / WEIGHTS)
+        places = {int(number.item()): name for name, number in found.items()}
+    except ValueError:  # of the starting model's generation_config.json: transformers saves no wrong sampling keys
+        return {name: name for name in order if name not in tied}  # which transformers opens, too
+    return {places[place]: order[place] for place in sorted(places)}
+
+
+def weight_files(likes: Mapping[str, Tensor], most: int) -> tuple[Mapping[str, Sequence[str]], dict[str, bytes]]:
+    """(The weights' names by file, of `most` bytes at most; with several files, their index)."""
+    split = split_torch_state_dict_into_shards(
+        dict(likes), filename_pattern="model{suffix}.safetensors", max_shard_size=most
+    )
+    if not split.is_sharded:
+        return split.filename_to_tensors, {}
+    count = sum(like.numel() for like in likes.values())
+    index = {"metadata": {"total_parameters": count, **split.metadata}, "weight_map": split.tensor_to_filename}
+    return split.filename_to_tensors, {INDEX: f"{json.dumps(index, indent=2, sort_keys=True)}\n".encode()}
 
 
 def layers_of(model: Module) -> list[Module]:

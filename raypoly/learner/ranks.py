@@ -36,6 +36,10 @@ class Ranks:
         """The whole tensor, of which each rank has a part."""
         return tensor
 
+    def lead(self, make: Callable[[str], Tensor], work: Callable[[Callable[[str], Tensor]], None]) -> None:
+        """Do `work` on rank 0, which asks for tensors by name in any order. All ranks take part in `make`."""
+        work(make)
+
     def gather(self, value: T) -> list[T]:
         """Each rank's value, in rank order."""
         return [value]

@@ -77,6 +77,21 @@ class ShardedRanks(Ranks):
     def whole(self, tensor: Tensor) -> Tensor:
         return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
+    def lead(self, make: Callable[[str], Tensor], work: Callable[[Callable[[str], Tensor]], None]) -> None:
+        if self.rank:
+            while (name := self.gather("")[0]) != "":
+                make(name)
+            return
+
+        def ask(name: str) -> Tensor:
+            self.gather(name)
+            return make(name)
+
+        try:
+            work(ask)
+        finally:
+            self.gather("")
+
     def gather(self, value: T) -> list[T]:
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)

@@ -15,7 +15,7 @@ from raypoly.planning.canned_rewards import describe_rewards
 from raypoly.planning.cost import forecast_judge
 from raypoly.planning.device_memory import check_memory, engine_room, host_memory, plan_memory
 from raypoly.planning.devices import Device, choose_device, layout_of, this_machine
-from raypoly.planning.learner_memory import PHASES, DeviceMemory, checkpoint_bytes, trained_weights
+from raypoly.planning.learner_memory import PHASES, DeviceMemory, checkpoint_bytes, model_bytes, trained_weights
 from raypoly.planning.model_shape import RowLayout, row_layout, shape_of
 from raypoly.planning.run_config import usable_problems
 from raypoly.rollouts import scaffolds
@@ -163,9 +163,12 @@ def _memory(config: Config, device: Device) -> Iterator[str]:
         host = host_memory(config, shape, layout)
         listed = ", ".join(f"{part.name} {format_bytes(part.bytes)}" for part in host.parts)
         yield f"memory of the machine: {format_bytes(host.needed)} ({listed})"
-    kept = checkpoint_bytes(config, shape)
+    kept, model = checkpoint_bytes(config, shape), model_bytes(config, shape)
     count = config.train.keep_last
-    yield f"disk: {format_bytes((count + 1) * kept)} for {count} checkpoints of {format_bytes(kept)} and a new one"
+    yield (
+        f"disk: {format_bytes((count + 1) * kept + model)} for {count} checkpoints of {format_bytes(kept)}, a new one, "
+        f"and the finished model, {format_bytes(model)}"
+    )
 
 
 def _memory_table(holding: DeviceMemory, device: Device) -> Iterator[str]:

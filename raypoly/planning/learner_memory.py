@@ -206,6 +206,8 @@ def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[
         yield MemoryPart(
             "whole weights for the engine", width(config.model.dtype == "bfloat16") * shape.parameters, HAND_OVER
         )
+    elif ranks > 1:
+        yield MemoryPart("a whole weight on its way to the host", 4 * shape.head, HAND_OVER)
     if lora:
         yield MemoryPart("merged weights", 4 * shape.layers * shape.layer_matrices, HAND_OVER)
 
@@ -257,6 +259,11 @@ def checkpoint_bytes(config: Config, shape: ModelShape) -> int:
     trained = trained_weights(config, shape) + head_weights(config, shape)
     twice = shape.head if shape.tied and not config.model.lora_rank else 0
     return 12 * trained + 4 * twice
+
+
+def model_bytes(config: Config, shape: ModelShape) -> int:
+    """The finished model's files. Writing them takes no more memory than one whole weight."""
+    return width(config.run.model_dtype == "bfloat16") * shape.parameters
 
 
 def _share(count: int, ranks: int) -> int:

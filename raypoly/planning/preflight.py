@@ -484,6 +484,14 @@ def _remarks(config: Config) -> list[str]:
         remarks.append(f"evaluate.samples={samples}: pass@k is measured up to k={samples} only.")
     if samples < 8:
         remarks.append(f"evaluate.samples={samples}: distinct correct strategies need 8 samples and are not measured.")
+    if config.run.push_to_hub is not None:
+        from huggingface_hub import get_token  # half a second, which most runs do not need
+
+        if get_token() is None:
+            remarks.append(
+                f"run.push_to_hub={config.run.push_to_hub}: there is no token of the Hugging Face hub; before the run "
+                "ends, use hf auth login or set HF_TOKEN."
+            )
     return remarks
 
 

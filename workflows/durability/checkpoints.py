@@ -22,10 +22,9 @@ from pathlib import Path
 from raypoly.core.errors import CorruptData, StaleEpoch, StorageError
 from raypoly.run.store import Lease, Store
 from raypoly.run.store.sealed_files import seal, unseal
-from raypoly.run.store.shards import WEIGHTS, Shard, ShardReader, ShardWriter, checkpoint_folder
+from raypoly.run.store.shards import INDEX, WEIGHTS, ModelWriter, Shard, ShardReader, ShardWriter, checkpoint_folder
 
 PREFIX = "checkpoints/"
-_INDEX = "model.safetensors.index.json"
 _STEP = re.compile(r"^checkpoints/step-(\d{6,9})/")
 _SHARD = re.compile(r"-epoch-\d{6,}-rank-\d{5,}\.\w+$")
 MANIFEST = "manifest.json"
@@ -137,6 +136,12 @@ class Checkpoints:
         self._delete_old()
         return found
 
+    def model_writer(self) -> ModelWriter:
+        """Rank 0's writer of the finished model. Raises `StorageError`, `StaleEpoch`."""
+        lease = self._held_lease()
+        lease.check()
+        return ModelWriter(self._store.location, self._store.options, lease.epoch)
+
     def newest_valid(self) -> Checkpoint | None:
         """The newest checkpoint whose every checksum holds; damaged ones are quarantined with a lease."""
         for step in sorted(self.steps(), reverse=True):
@@ -238,4 +243,4 @@ def _index(shards: Iterable[Shard]) -> dict[str, bytes]:
         "metadata": {"total_size": sum(shard.bytes for shard in weights)},
         "weight_map": {tensor: shard.name for shard in weights for tensor in shard.tensors},
     }
-    return {_INDEX: json.dumps(body, indent=2).encode()}
+    return {INDEX: json.dumps(body, indent=2).encode()}

@@ -159,6 +159,7 @@ class Rehearsal:
         await try_part("checkpoint, until it is written", self._checkpoint())
         await try_part("checkpoint, read back", services.learner.start())
         await try_part("weights to the engine once more", opened.weights.sync())
+        await try_part("finished model, written", opened.durability.export())
         return row
 
     def _check_mismatch(self, mean: float | None) -> None:

@@ -19,6 +19,7 @@ from raypoly.core.values import Group
 from raypoly.data.problem_order import PassRates
 from raypoly.run.plateau import Plateau
 from raypoly.run.store import Store
+from raypoly.run.store.shards import MODEL
 from raypoly.run.store.step_records import Record
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoint
@@ -28,6 +29,7 @@ from workflows.step.learner_session import LearnerSession
 from workflows.step.training_group import TrainingGroup
 
 _OBJECTIVE_STATE = "objective.json"
+_CONFIG = "config.json"
 _ORDER_STATE = "order.json"  # with `train.refill`: where the next step's problems begin in the order
 CURSOR = "problems_taken"
 """The same in a step's row."""
@@ -106,16 +108,18 @@ class RunDurability:
         await self.checkpoint_writer.begin(self.learner.version, self.learner.copy, kept)
 
     async def export(self) -> None:
+        """Write the finished model, whole or not at all: without its config, which comes last, a folder is none."""
         await self.checkpoint_writer.wait()
         version = self.learner.version
         if version and self.checkpoint_writer.saved_step != version:  # none, or lost with the learner
             await self.checkpoint()
             await self.checkpoint_writer.wait()
-        for name, data in {
-            **await self.learner.ask("export", LearnerActor.save_pretrained),
-            **self.tokenizer_files,
-        }.items():
-            self.store.put_mutable(f"model/{name}", data)
+        for key in sorted(self.store.list(MODEL), key=lambda key: key != f"{MODEL}{_CONFIG}"):
+            self.store.delete(key)
+        writer = self.checkpoint_writer.checkpoints.model_writer()
+        files = await self.learner.ask("export", LearnerActor.write_model, writer)
+        for name, data in sorted({**files, **self.tokenizer_files}.items(), key=lambda file: file[0] == _CONFIG):
+            self.store.put_mutable(f"{MODEL}{name}", data)
 
     async def stop_early(self, seconds: float, note: Callable[[str], None]) -> None:
         """Commit what is under way, then save a checkpoint of a complete version, if there is time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,15 @@ from raypoly.core.whole_files import check_output, write_output
 from raypoly.run.run_files import FIGURE, REPORT, RunFiles
 
 _SCAFFOLDS = ("scaffolds", "scaffold_differences")
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+_IN_CARD = {
+    "train": ("prompts_per_step", "rollouts", "lr", "seed"),
+    "model": ("dtype", "lora_rank"),
+    "loss": ("name",),
+    "problems": ("source",),
+    "generator": ("temperature", "max_tokens"),
+}
+"""Keys of the config in a model's card."""
 
 
 def write_report(run: RunFiles, out: Path | None = None) -> str:
@@ -79,6 +89,29 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None, o
         said.append(f"{len(written)} files of figures and tables: {figures.absolute()}")
     for sentence in said:
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def model_card(run: RunFiles) -> str:
+    """README.md of the finished model on the Hugging Face hub. It names no folder of this machine."""
+    config, path = run.config, run.config.model.path
+    base = path if path and _HUB_NAME.fullmatch(path) and not Path(path).exists() else None
+    settings = [
+        (f"{section}.{key}", str(getattr(getattr(config, section), key)))
+        for section, keys in _IN_CARD.items()
+        for key in keys
+    ]
+    rows = [{f"step/{key}": row.get(key) for key in ("reward", "strategies_correct")} for row in run.rows]
+    return render(
+        "model_card.md",
+        base=base,
+        name=run.name,
+        versions=run.versions,
+        steps=run.summary["steps"],
+        config=config,
+        results=results_table(run.summary),
+        steps_table=measure_table(rows, "step/"),
+        settings=ReportTable(("key", "value"), settings),
+    )
 
 
 def run_tables(run: RunFiles) -> dict[str, ReportTable]:

@@ -23,7 +23,7 @@ from typing import BinaryIO
 from raypoly.core.errors import StorageError
 from raypoly.run.store.lease import Lease, LeaseOwner, LeaseState, is_alive, lease_held, lease_overtaken, lease_released
 from raypoly.run.store.location import Location
-from raypoly.run.store.store import RequestFailed, Store, check_key, in_parts
+from raypoly.run.store.store import Content, RequestFailed, Store, check_key, in_parts
 
 LOCK_KEY = "lease.lock"
 OWNER_KEY = "lease.json"
@@ -140,7 +140,7 @@ class LocalStore(Store):
         self._disk.sync_folder(path.parent)  # in either case the object of that name is durable now
         return created
 
-    def _put(self, key: str, content: bytes | Path) -> None:
+    def _put(self, key: str, content: Content) -> None:
         path = self.local_path(key)
         aside = self._write_aside(path, content)
         self._disk.replace(aside, path)
@@ -192,7 +192,7 @@ class LocalStore(Store):
         except FileNotFoundError:  # its writer has just finished it
             return False
 
-    def _write_aside(self, path: Path, content: bytes | Path) -> Path:
+    def _write_aside(self, path: Path, content: Content) -> Path:
         """Write and sync a file beside `path`, under a name that readers ignore."""
         self._make_folder(path.parent)
         aside = path.with_name(f".{path.name}.{self._host}-{os.getpid()}-{next(self._counter)}.part")
@@ -201,7 +201,7 @@ class LocalStore(Store):
                 for part in in_parts(content):
                     self._disk.write(file, part)
                 self._disk.sync(file)
-        except OSError:
+        except BaseException:  # also of what makes the pieces
             with contextlib.suppress(OSError):  # the first error is the one to raise; `clean` removes the file
                 self._disk.remove(aside)
             raise

@@ -28,7 +28,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from raypoly.core.errors import UsageError
 from raypoly.run.store.location import Location, StorageOptions
-from raypoly.run.store.store import NO_CONDITION, PART, USE_OTHER, RequestFailed, Store, in_parts, size_of
+from raypoly.run.store.store import NO_CONDITION, PART, USE_OTHER, Content, RequestFailed, Store, in_parts, size_of
 
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them",
@@ -86,9 +86,9 @@ class ObjectStore(Store):
             return False
         return True
 
-    def _put(self, key: str, content: bytes | Path) -> None:
+    def _put(self, key: str, content: Content) -> None:
         if size_of(content) <= self.one_request:
-            data = content.read_bytes() if isinstance(content, Path) else content
+            data = b"".join(in_parts(content))
             with self._explained():
                 self._client.put(key, data, use_multipart=False)
             return

@@ -1,23 +1,31 @@
-"""Shards of a checkpoint: every rank of a learner writes its own straight to the store, and reads them back.
+"""Shards of a checkpoint: every rank of a learner writes its own straight to the store, and reads them back. The
+finished model's weights, which rank 0 writes.
 
 writer = ShardWriter(store.location, options, step=10, epoch=2, ranks=4)     # picklable: goes to each rank
 shards = writer.write(rank, [("optimizer.safetensors", data), ...])          # the manifest's entries
+ModelWriter(store.location, options, epoch=2).write("model.safetensors", pieces)
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from raypoly.core.errors import CorruptData, StaleEpoch, UsageError
-from raypoly.run.store import newest_epoch, open_store
+from raypoly.run.store import Store, newest_epoch, open_store
 from raypoly.run.store.location import Location, StorageOptions
+from raypoly.run.store.store import Pieces
 
 WEIGHTS = "model.safetensors"
 """The part that holds the policy's weights, by their names in transformers."""
+INDEX = "model.safetensors.index.json"
+"""Says in which files weights are, where they are in several."""
+MODEL = "model/"
+"""The folder of the finished model."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +76,7 @@ class ShardWriter:
         Raises `StorageError`, `StaleEpoch` if the driver was overtaken, `UsageError` if this machine can't see the run.
         """
         store = open_store(self.location, self.options, make=False)
-        epoch = newest_epoch(store)
-        if epoch is None or epoch < self.epoch:
-            raise UsageError(
-                f"Rank {rank} of the learner does not see the run in {store.uri} from its machine: "
-                "give a run.dir that all machines share (NFS, s3://...)."
-            )
-        if epoch > self.epoch:
-            raise StaleEpoch(f"{store.uri} was taken over (epoch {epoch}): rank {rank} writes no checkpoint.")
+        _check_epoch(store, self.epoch, rank)
         shards = []
         for part, data in parts:
             name = shard_name(part, self.epoch, rank)
@@ -83,6 +84,43 @@ class ShardWriter:
             tensors = tuple(sorted(read_header(data))) if part == WEIGHTS else ()
             shards.append(Shard(name, hashlib.sha256(data).hexdigest(), len(data), rank, part, tensors))
         return tuple(shards)
+
+
+@dataclass(frozen=True)
+class ModelWriter:
+    location: Location
+    options: StorageOptions
+    epoch: int
+
+    def write(self, name: str, pieces: Pieces, beat: Callable[[], None] = lambda: None) -> None:
+        """Replace a file of the finished model, which is whole on return. `beat` is called after each piece.
+
+        Raises as `ShardWriter.write`.
+        """
+        store = open_store(self.location, self.options, make=False)
+        _check_epoch(store, self.epoch, 0)
+
+        def made() -> Iterator[bytes]:
+            for piece in pieces.make():
+                yield piece
+                beat()
+            # Before the file has its name: writing takes minutes. In another thread, since an object store's library
+            # makes pieces where it can send no request.
+            with ThreadPoolExecutor(1) as alone:
+                alone.submit(_check_epoch, store, self.epoch, 0).result()
+
+        store.put_mutable(f"{MODEL}{name}", Pieces(pieces.size, made))
+
+
+def _check_epoch(store: Store, own: int, rank: int) -> None:
+    epoch = newest_epoch(store)
+    if epoch is None or epoch < own:
+        raise UsageError(
+            f"Rank {rank} of the learner does not see the run in {store.uri} from its machine: "
+            "give a run.dir that all machines share (NFS, s3://...)."
+        )
+    if epoch > own:
+        raise StaleEpoch(f"{store.uri} was taken over (epoch {epoch}): rank {rank} writes nothing there.")
 
 
 @dataclass(frozen=True)

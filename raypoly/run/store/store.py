@@ -45,6 +45,19 @@ class DamagedObject:
     reason: str
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """Content that is made while it is written, and once more where a request is repeated."""
+
+    size: int
+    """Bytes."""
+    make: Callable[[], Iterator[bytes]]
+    """Each piece has at most `PART` bytes."""
+
+
+Content = bytes | Path | Pieces
+
+
 class RequestFailed(Exception):
     """A request failed. It may or may not have taken effect."""
 
@@ -107,8 +120,8 @@ class Store(ABC):
         check_key(key)
         return self._do("written", key, lambda: self._created(key, content), changes=True)
 
-    def put_mutable(self, key: str, content: bytes | Path) -> None:
-        """Replace a derived file (a summary, a report) whole, by bytes or by a local file's content."""
+    def put_mutable(self, key: str, content: Content) -> None:
+        """Replace a derived file (a summary, a report) whole, by bytes, a local file's content, or pieces."""
         check_key(key)
         if isinstance(content, Path):
             try:
@@ -248,7 +261,7 @@ class Store(ABC):
         """Write an object if there is none; False if there is one."""
 
     @abstractmethod
-    def _put(self, key: str, content: bytes | Path) -> None:
+    def _put(self, key: str, content: Content) -> None:
         """Write an object whole, replacing any other."""
 
     @abstractmethod
@@ -283,7 +296,9 @@ def check_key(key: str) -> str:
     return key
 
 
-def size_of(content: bytes | Path) -> int:
+def size_of(content: Content) -> int:
+    if isinstance(content, Pieces):
+        return content.size
     return content.stat().st_size if isinstance(content, Path) else len(content)
 
 
@@ -295,8 +310,10 @@ def sha256_of(content: bytes | Path) -> str:
     return digest.hexdigest()
 
 
-def in_parts(content: bytes | Path) -> Iterator[bytes]:
-    if isinstance(content, Path):
+def in_parts(content: Content) -> Iterator[bytes]:
+    if isinstance(content, Pieces):
+        yield from content.make()
+    elif isinstance(content, Path):
         with content.open("rb") as file:
             while part := file.read(PART):
                 yield part

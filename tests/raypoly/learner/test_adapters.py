@@ -18,6 +18,7 @@ from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
 from tests.support.compilers import PEFT_INSTALLED, needs_peft
+from tests.support.pretrained_files import pretrained_files
 
 
 def learner(folder: Path, dtype: str = "float32", **loss: float | str) -> PolicyLearner:
@@ -52,7 +53,7 @@ def test_merged_weights_give_the_log_probabilities_of_adapters(
     batch = pack(rows(0))
     with torch.no_grad():
         before, _ = response_logprobs(plain, batch, 1.0, bf16=False)
-        plain.load_state_dict(dict(merged_weights(model, lambda tensor: tensor)))
+        plain.load_state_dict({name: it.make() for name, it in merged_weights(model, lambda tensor: tensor).items()})
         merged, _ = response_logprobs(plain, batch, 1.0, bf16=False)
         unmerged, _ = response_logprobs(model, batch, 1.0, bf16=False)
     assert float((unmerged - merged).abs().max()) < tolerance
@@ -78,7 +79,7 @@ def test_adapters_alone_are_trained_and_an_engine_gets_plain_weights(folder: Pat
 def test_a_saved_folder_opens_with_merged_weights(folder: Path, tmp_path: Path) -> None:
     one = learner(folder)
     step(one)
-    for name, data in one.save_pretrained().items():
+    for name, data in pretrained_files(one).items():
         (tmp_path / name).write_bytes(data)
     opened = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).state_dict()
     exported = one.export()
@@ -115,7 +116,7 @@ def test_every_start_draws_the_same_adapters_and_no_number_of_anybody_else(folde
 def test_a_kl_term_is_taken_to_the_model_without_adapters(folder: Path, tmp_path: Path) -> None:
     one = learner(folder, kl_coefficient=0.5, kl="k3")
     step(one)
-    for name, data in one.save_pretrained().items():
+    for name, data in pretrained_files(one).items():
         (tmp_path / name).write_bytes(data)
     batch = pack(rows(1))
     cpu = torch.device("cpu")

@@ -18,6 +18,7 @@ from raypoly.learner.checkpoint_state import encode_tensors
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.training_rows import TrainingRow
 from tests.support.local_driver import ROOT
+from tests.support.pretrained_files import pretrained_files
 from tests.support.random_rows import NORMALISERS, random_rows, update
 
 
@@ -135,7 +136,7 @@ def test_a_snapshot_is_of_its_moment_whatever_is_trained_after_it(folder: Path) 
 def test_what_is_saved_names_nothing_of_ours(folder: Path) -> None:
     """Else other programs could not open it."""
     one = learner(folder)
-    for files in (one.pretrained_config(), one.save_pretrained()):
+    for files in (one.pretrained_config(), pretrained_files(one)):
         assert "config.json" in files
         assert not [name for name, data in files.items() if b"raypoly" in data]
 

@@ -21,6 +21,7 @@ from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.weight_hash import weight_digest
 from raypoly.run.store.shards import WEIGHTS
 from tests.support.losses_by_loop import Responses, step_loss
+from tests.support.pretrained_files import pretrained_files
 from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, update
 
@@ -142,7 +143,7 @@ def test_kl_and_entropy_have_the_gradient_of_full_logits(folder: Path, tmp_path:
     params = {"kl_coefficient": 0.5, "kl": "k3", "entropy_coefficient": 0.3, "aggregation": "token_mean"}
     one = PolicyLearner(folder, TrainConfig(lr=0.01, max_grad_norm=1e9), build("policy_gradient", **params), 1.0)
     update(one, rows(one, 0))
-    for name, data in one.save_pretrained().items():
+    for name, data in pretrained_files(one).items():
         (tmp_path / name).write_bytes(data)
     model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     start = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)

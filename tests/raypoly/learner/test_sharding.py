@@ -26,6 +26,7 @@ from raypoly.rollouts.engines import Weights
 from tests.raypoly.learner.test_packing import SIZES
 from tests.raypoly.learner.test_packing import folder as random_folder
 from tests.support.compilers import needs_compiler, needs_peft
+from tests.support.pretrained_files import pretrained_files
 from tests.support.random_rows import NORMALISERS, random_rows
 from tests.support.rank_processes import RankProcesses
 
@@ -78,7 +79,7 @@ def trained(ranks: Ranks, case: Case, folder: Path) -> Told:
     for _ in case.counts:
         logp_T = one.logprobs(prompt, prompt, 1.0)  # between updates, as weight sync asks for them
         stats.append(case.update(one))
-    return Told(stats, logp_T.tolist(), one.export(), one.weight_hashes(), one.save(), one.save_pretrained())
+    return Told(stats, logp_T.tolist(), one.export(), one.weight_hashes(), one.save(), pretrained_files(one))
 
 
 def gone_on(ranks: Ranks, case: Case, folder: Path, parts: Sequence[Files]) -> tuple[Files, UpdateStats | None]:

@@ -23,7 +23,14 @@ from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.planning.device_memory import check_memory, plan_memory
 from raypoly.planning.devices import BOARDS, GIB, Device, DeviceLayout
-from raypoly.planning.learner_memory import GRADIENTS, PHASES, DeviceMemory, checkpoint_bytes, learner_parts
+from raypoly.planning.learner_memory import (
+    GRADIENTS,
+    PHASES,
+    DeviceMemory,
+    checkpoint_bytes,
+    learner_parts,
+    model_bytes,
+)
 from raypoly.planning.model_shape import PUBLISHED, from_config
 from tests.support.compilers import needs_compiler
 
@@ -137,6 +144,15 @@ def test_flowrls_reference_and_its_head_are_counted() -> None:
     assert checkpoint_bytes(config, QWEN3_4B) - checkpoint_bytes(plain, QWEN3_4B) == 12 * head
     (holding,) = plan_memory(plain, QWEN3_4B, H200, DeviceLayout("colocated"))
     assert not {"frozen reference", "the loss's head, trained"} & {p.name for p in holding.parts}
+
+
+def test_the_finished_model_takes_disk_by_its_type_and_one_weight_on_its_way_to_the_host() -> None:
+    assert model_bytes(h200_run(), QWEN3_4B) == 4 * QWEN3_4B.parameters
+    half, two = h200_run("run.model_dtype=bfloat16"), DeviceLayout("colocated", 2)
+    assert model_bytes(half, QWEN3_4B) == 2 * QWEN3_4B.parameters
+    (holding,) = plan_memory(half, QWEN3_4B, H200, two)
+    (weight,) = [part.bytes for part in holding.parts if part.name == "a whole weight on its way to the host"]
+    assert weight == 4 * QWEN3_4B.head
 
 
 def test_the_engine_takes_its_share_of_the_gpu_and_no_more() -> None:

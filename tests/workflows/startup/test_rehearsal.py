@@ -36,6 +36,7 @@ PARTS = (
     "checkpoint, until it is written",
     "checkpoint, read back",
     "weights to the engine once more",
+    "finished model, written",
 )
 
 

@@ -30,8 +30,9 @@ from raypoly.core.values import Float32, Group, Int32, Rollout
 from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import LossStats, UpdateStats
 from raypoly.rollouts.engines import SampleRequest
-from raypoly.run.store.shards import WEIGHTS, Shard, ShardWriter
+from raypoly.run.store.shards import WEIGHTS, ModelWriter, Shard, ShardWriter
 from raypoly.run.store.step_records import CompletedStep, Record
+from raypoly.run.store.store import Pieces
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from tests.support.timed_services import LocalActor, TimedGenerator, TimedLearnerSession, timed_program
@@ -145,8 +146,10 @@ class Recorder:
     async def pretrained_config(self) -> dict[str, bytes]:
         return {"config.json": b"{}"}
 
-    async def save_pretrained(self) -> dict[str, bytes]:
-        return {"config.json": b"{}", WEIGHTS: self._digest.encode()}
+    async def write_model(self, writer: ModelWriter) -> dict[str, bytes]:
+        weights = self._digest.encode()
+        writer.write(WEIGHTS, Pieces(len(weights), lambda: iter([weights])))
+        return {"config.json": b"{}"}
 
     async def weight_hashes(self) -> dict[str, str]:
         return {}
