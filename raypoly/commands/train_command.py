@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -99,7 +100,7 @@ def upload_model(run: RunFiles, repository: str, again: str) -> str:
     """Upload a finished run's model and its card to the Hugging Face hub. Returns a sentence of where it is, or of what
     went wrong, with the command `again`: a failure is none of the run's."""
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     from raypoly.analysis.reports.run_page import model_card
     from raypoly.run.store.shards import MODEL
@@ -107,7 +108,7 @@ def upload_model(run: RunFiles, repository: str, again: str) -> str:
     disable_progress_bars()
     try:
         files = {file.name: file for file in sorted(run.store.fetch(MODEL).iterdir()) if file.name[0] != "."}
-        added = {**files, "README.md": model_card(run).encode()}
+        added: dict[str, Path | bytes] = {**files, "README.md": model_card(run).encode()}
         api = HfApi()
         api.create_repo(repository, private=True, exist_ok=True)  # whoever made it public keeps it so
         operations = [CommitOperationAdd(name, content) for name, content in added.items()]

@@ -163,11 +163,11 @@ def _memory(config: Config, device: Device) -> Iterator[str]:
         host = host_memory(config, shape, layout)
         listed = ", ".join(f"{part.name} {format_bytes(part.bytes)}" for part in host.parts)
         yield f"memory of the machine: {format_bytes(host.needed)} ({listed})"
-    kept, model = checkpoint_bytes(config, shape), model_bytes(config, shape)
+    kept, finished = checkpoint_bytes(config, shape), model_bytes(config, shape)
     count = config.train.keep_last
     yield (
-        f"disk: {format_bytes((count + 1) * kept + model)} for {count} checkpoints of {format_bytes(kept)}, a new one, "
-        f"and the finished model, {format_bytes(model)}"
+        f"disk: {format_bytes((count + 1) * kept + finished)} for {count} checkpoints of {format_bytes(kept)}, a new "
+        f"one, and the finished model, {format_bytes(finished)}"
     )
 
 
