@@ -21,7 +21,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
@@ -33,6 +33,7 @@ from ray.exceptions import (
     ObjectLostError,
     OutOfMemoryError,
     RayActorError,
+    RayError,
     RayTaskError,
     RuntimeEnvSetupError,
     WorkerCrashedError,
@@ -134,8 +135,8 @@ class Retries:
             self._node_lost, self._with_node, self._found_dead = now, {who: now}, node_died(error)
             return False
         self._found_dead = self._found_dead or found_now
-        if found_now:
-            self._with_node[who] = now
+        if found_now:  # whatever was replaced meanwhile may have been there as well
+            self._with_node = dict.fromkeys(self._with_node, now)
         self._with_node.setdefault(who, now)
         return True
 
@@ -236,8 +237,10 @@ async def told(answer: Awaitable[T], lacks: Callable[[], str], note: Callable[[s
     wait = min(_FIRST_NOTE_SECONDS, NOTE_SECONDS)
     try:
         while not (await asyncio.wait([waits], timeout=wait))[0]:
-            wait = NOTE_SECONDS
-            if text := lacks():
+            wait, text = NOTE_SECONDS, ""
+            with suppress(RayError):  # the head does not answer, which others tell
+                text = await asyncio.to_thread(lacks)  # it may let the head's answer wait
+            if text:
                 note(text)
         return await waits
     finally:

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import ray
 from ray.autoscaler.v2.sdk import get_cluster_status
-from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeLabelSchedulingStrategy, NotIn
 
 from actors.calls import LOST, START, CallContext, node_without_environment, result, told
@@ -68,7 +67,8 @@ class Scorer(Watched):
 
 LOOK_SECONDS = 0.5
 """Seconds between looks at idle actors and at crawling chunks."""
-_UNASKED_SECONDS = 2.0  # for which an actor may go on starting that nothing waits for any more
+_UNASKED_SECONDS = 20.0  # for which an actor that nothing waits for may go on starting: longer than a start takes
+_MOST_AT_ONCE = 200  # actors a look: naming one takes the driver a millisecond or two
 _REFUSED_SECONDS = 60.0  # seconds without growth after an actor could not start
 
 
@@ -170,7 +170,8 @@ class ScorerActors:
         for worker in starting[:chunks]:
             worker.since = now()
         room = (self._config.max_workers or 0) - len(self._workers)
-        for _ in range(min(room, chunks - len(starting)) if now() >= self._refused_until else 0):
+        new = min(room, chunks - len(starting), _MOST_AT_ONCE)
+        for _ in range(new if now() >= self._refused_until else 0):
             worker = ScorerWorker(next(self._indices), since=now())
             self._workers.append(worker)
             task = asyncio.create_task(self._join(worker))
@@ -214,14 +215,11 @@ class ScorerActors:
     def _lacks(self, worker: ScorerWorker) -> str:
         """What all that wait for a place lack, told by the first of them."""
         waiting = [each for each in self._workers[: self._config.workers] if not each.ready]
-        if worker is not waiting[0]:
-            return ""
-        try:
-            free = _free_cpus(self._config.label)
-        except RayError:  # the head does not answer, which others tell
+        free = _free_cpus(self._config.label) if worker is waiting[0] else None
+        if free is None:
             return ""
         cpus, most = self._options.get("num_cpus", 0.0), max(free, default=0.0)
-        if most >= cpus:  # it has a place, and starts
+        if most > cpus - 1e-6:  # it has a place, and starts
             return ""
         for call in self._context.in_flight.open:
             if call.stage == START and call.who.startswith("scorer-"):
@@ -262,6 +260,8 @@ class ScorerActors:
                 self._refused_until = now() + _REFUSED_SECONDS
                 self._remove(worker)
             return
+        if worker not in self._workers:  # withdrawn at the moment it was there
+            return
         worker.since = now()
         self.note(worker, ready=True)
         self._count()
@@ -283,9 +283,12 @@ class ScorerActors:
             worker.actor = None
 
 
-def _free_cpus(label: str | None) -> list[float]:
-    """Of each node, or of those with `scorer.label`."""
+def _free_cpus(label: str | None) -> list[float] | None:
+    """Of each node, or of those with `scorer.label`; None where no actor waits for a place: on a full cluster those
+    that start have theirs."""
     status = get_cluster_status(ray.get_runtime_context().gcs_address)
+    if not status.resource_demands.ray_task_actor_demand:
+        return None
     nodes = [*status.active_nodes, *status.idle_nodes]
     if label is not None:
         name, _, value = label.partition("=")

@@ -62,10 +62,12 @@ async def test_actors_that_can_not_be_reached_and_then_are_found_dead_with_their
 async def test_a_replacement_on_a_node_that_is_found_dead_later_uses_no_further_retry() -> None:
     now = [0.0]
     retries, died = Retries(9, now=lambda: now[0]), RayActorError(error_msg="The node has died.")
-    await retries.again("The judge", ActorUnavailableError("The actor is temporarily unavailable", None))
+    for who in ("The judge", "Scorer 0"):
+        await retries.again(who, ActorUnavailableError("The actor is temporarily unavailable", None))
     for left in (8, 7):
         now[0] += 20
-        await retries.again("The judge", died)
+        for who in ("The judge", "Scorer 0"):
+            await retries.again(who, died)
         assert retries.left == left, "its next node is another"
 
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -141,8 +141,12 @@ def _witness(directories: Sequence[RunDirectory]) -> Iterator[Path | None]:
     if folder is None:
         yield None
         return
-    with NamedTemporaryFile(prefix=".raypoly-doctor-", dir=existing_parent(folder)) as file:
-        yield Path(file.name)
+    with ExitStack() as stack:
+        found = None
+        with suppress(OSError):  # which the finding on storage tells
+            file = stack.enter_context(NamedTemporaryFile(prefix=".raypoly-doctor-", dir=existing_parent(folder)))
+            found = Path(file.name)
+        yield found
 
 
 def _free_lease(directory: RunDirectory) -> str:

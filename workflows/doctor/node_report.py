@@ -125,7 +125,7 @@ def report_node(
     gpus = tuple((ask_nvidia_smi("name,driver_version") or "").splitlines())
     sandbox = attempt(name_on(where, "sandbox"), lambda: _score_once(scorer))
     cuda_missing = _why_no_cuda() if cuda and gpus else ""
-    return NodeReport(where, versions, gpus, cuda_missing, sandbox, witness is None or witness.exists())
+    return NodeReport(where, versions, gpus, cuda_missing, sandbox, witness is None or os.path.exists(witness))
 
 
 def version_finding(report: NodeReport, here: NodeReport, pins: Mapping[str, str]) -> MachineFinding:

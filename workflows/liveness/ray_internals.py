@@ -53,7 +53,9 @@ def authenticate(address: str) -> None:
     place = ray._private.services.canonicalize_bootstrap_address(address)
     if place is None:  # there is none: Ray says so
         return
-    found = ray._raylet.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
+    loader = ray._raylet.AuthenticationTokenLoader.instance()
+    found = loader.has_token(ignore_auth_mode=True)
+    loader.reset_cache()  # a process that has read a token asks for it itself: a cluster without could not call it
     mode = os.environ.get("RAY_AUTH_MODE")
     if mode == "token" and not found:  # with which Ray's client would abort the process
         raise AuthenticationError("no token was found")
@@ -126,6 +128,8 @@ async def tell_job(job: str, metadata: Mapping[str, str], message: str) -> None:
     info = await storage.get_info(job, timeout=_JOB_SECONDS)
     if info is not None and info.status == JobStatus.RUNNING:  # Ray writes another status after this process's end
         told = {**(info.metadata or {}), **metadata}
+        if (name := (info.metadata or {}).get("job_name")) not in (None, job):  # of whoever submitted it
+            told["job_name"] = name
         await storage.put_info(job, replace(info, metadata=told, message=message), timeout=_JOB_SECONDS)
 
 

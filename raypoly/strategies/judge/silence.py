@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import ssl
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -40,7 +38,6 @@ class SilenceCheck:
     def __init__(self, url: str, proxy: Proxy | None) -> None:
         parts = urlsplit(url if proxy is None else proxy.address)
         self._place = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 1080)
-        self._encrypted = parts.scheme == "https"
         self._lock = threading.Lock()
         self._heard = self._failed = float("-inf")
         self._reason = ""
@@ -50,10 +47,11 @@ class SilenceCheck:
         began = time.monotonic()
         while not concurrent.futures.wait([answer], self._patience(began)).done:
             with self._lock:  # one tries for all
-                if self._patience(began) <= 0 and self._failed <= max(began, self._heard):
+                recent = time.monotonic() - CONNECT_SECONDS  # of what failed earlier the network may have recovered
+                if self._patience(began) <= 0 and self._failed <= max(began, self._heard, recent):
                     self._connect()
                 answered = answer.done() and answer.exception() is None
-                if self._failed > max(began, self._heard) and not answered:
+                if self._failed > max(began, self._heard, recent) and not answered:
                     raise Silent(f"no answer for {QUIET_SECONDS:g} s, and no new connection: {self._reason}")
         found = answer.result()
         self._heard = time.monotonic()
@@ -79,10 +77,9 @@ class SilenceCheck:
             self._failed = time.monotonic()
 
     async def _open(self) -> None:
-        context = ssl.create_default_context() if self._encrypted else None
-        with suppress(ssl.SSLError):  # whoever shakes hands badly is there
-            _, writer = await asyncio.open_connection(*self._place, ssl=context, happy_eyeballs_delay=0.25)
-            writer.close()
+        # without a handshake: a server of one thread shakes no hands while it works
+        _, writer = await asyncio.open_connection(*self._place, happy_eyeballs_delay=0.25)
+        writer.close()
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:

@@ -16,7 +16,7 @@ from raypoly.algorithms.group_stage import GroupStage, StageModel
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
-from raypoly.core.values import Group, Problem
+from raypoly.core.values import Bool, Group, Problem
 from raypoly.learner.compiled_layers import compile_layers, recompute
 from raypoly.learner.packing import pack
 from raypoly.learner.policy_model import load_model, response_logprobs
@@ -56,8 +56,9 @@ def wide(kind: Any, configuration: Any, folder: Path) -> Path:
     return folder
 
 
-def peak_of_gradients(folder: Path, bf16: bool, kind: Any, compiled: bool) -> int:
-    """Bytes that one micro-batch's forward and backward pass need beside weights and their gradients."""
+def peak_of_gradients(folder: Path, bf16: bool, kind: Any, compiled: bool, mask: Bool | None = None) -> int:
+    """Bytes that one micro-batch's forward and backward pass need beside weights and their gradients. `mask`: of each
+    row's response."""
     model = load_model(folder, torch.device("cpu"), bf16)
     if compiled:
         torch.compiler.reset()
@@ -66,7 +67,8 @@ def peak_of_gradients(folder: Path, bf16: bool, kind: Any, compiled: bool) -> in
         recompute(model, kind)
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, 500, (4, TOKENS // 4)).astype(np.int32)
-    batch = pack([TrainingRow(row[:8], row[8:], np.zeros(TOKENS // 4 - 8, np.float32), 1.0, 0) for row in tokens])
+    none = np.zeros(TOKENS // 4 - 8, np.float32)
+    batch = pack([TrainingRow(row[:8], row[8:], none, 1.0, 0, mask) for row in tokens])
 
     def gradients() -> None:
         response_logprobs(model, batch, 1.0, bf16, 1)[0].sum().backward()  # type: ignore[no-untyped-call]
@@ -103,6 +105,24 @@ def test_activations_and_logits_are_those_that_pytorch_allocates(
             "loss": {"name": "clipped_surrogate"},
         }
     )
+    shape = from_config(load_config(folder))
+    assert shape is not None
+    passing = [part for part in learner_parts(config, shape, DeviceLayout("cpu")) if part.phases <= GRADIENTS]
+    predicted = DeviceMemory("here", tuple(passing)).needed
+    assert BAND[0] < measured / predicted < BAND[1], f"{measured} measured, {predicted} predicted"
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_rows_of_conversations_take_what_their_turns_and_observations_say(tmp_path: Path, dtype: str) -> None:
+    folder = wide(Qwen3ForCausalLM, Qwen3Config, tmp_path)
+    own, observation = [True] * 20, [False] * 32
+    mask = np.array([*own, *observation, *own, *observation, *own[:16]])
+    measured = peak_of_gradients(folder, dtype == "bfloat16", "off", False, mask)
+    turns = ["environment.name=python", "environment.max_turns=3", "environment.max_observation_tokens=32"]
+    lengths = ["generator.max_prompt_tokens=8", "generator.max_tokens=56", f"train.token_budget={TOKENS}"]
+    others = [f"model.dtype={dtype}", "train.logits_mib=1", "loss.name=clipped_surrogate"]
+    config = load(None, [*turns, *lengths, *others], lambda text: None)
+    assert config.generator.longest_row == 8 + len(mask)
     shape = from_config(load_config(folder))
     assert shape is not None
     passing = [part for part in learner_parts(config, shape, DeviceLayout("cpu")) if part.phases <= GRADIENTS]
