@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -100,18 +99,18 @@ def upload_model(run: RunFiles, repository: str, again: str) -> str:
     """Upload a finished run's model and its card to the Hugging Face hub. Returns a sentence of where it is, or of what
     went wrong, with the command `again`: a failure is none of the run's."""
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
-    from huggingface_hub.utils.tqdm import disable_progress_bars
+    from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
     from raypoly.analysis.reports.run_page import model_card
     from raypoly.run.store.shards import MODEL
 
     disable_progress_bars()
     try:
-        files = {file.name: file for file in sorted(run.store.fetch(MODEL).iterdir()) if file.name[0] != "."}
-        added: dict[str, Path | bytes] = {**files, "README.md": model_card(run).encode()}
+        files = sorted(file for file in run.store.fetch(MODEL).iterdir() if file.name[0] != ".")
+        card = CommitOperationAdd("README.md", model_card(run).encode())
+        operations = [card, *(CommitOperationAdd(file.name, file) for file in files)]
         api = HfApi()
         api.create_repo(repository, private=True, exist_ok=True)  # whoever made it public keeps it so
-        operations = [CommitOperationAdd(name, content) for name, content in added.items()]
         found = api.create_commit(repository, operations, commit_message=f"{run.name}, {run.steps_done} steps")
     except Exception as error:  # noqa: BLE001 - of the hub's, HTTP's or the disk's library: told, and the run is done
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -91,9 +91,10 @@ def tensor_file(likes: Mapping[str, torch.Tensor], make: Callable[[str], torch.T
         yield head
         for name in order:
             flat, dtype = make(name).reshape(-1), likes[name].dtype
-            for piece in flat.split(PART // flat.element_size()):  # type: ignore[no-untyped-call]
-                yield piece.to("cpu", dtype).view(torch.uint8).numpy().tobytes()
-            del flat, piece  # before the next is made
+            step = PART // flat.element_size()
+            for start in range(0, len(flat), step):
+                yield flat[start : start + step].to("cpu", dtype).view(torch.uint8).numpy().tobytes()
+            del flat  # before the next is made
 
     return Pieces(len(head) + sum(like.nbytes for like in likes.values()), pieces)
 
