@@ -95,7 +95,7 @@ class RunConfig(Section):
     push_to_hub: str | None = resumable(
         None,
         description="Upload the finished model, with a card of the run's numbers, to this repository of the Hugging "
-        "Face hub, `owner/name`. A new one is private. Needs `hf auth login` or HF_TOKEN.",
+        "Face hub, `owner/name`. A new one is private. Needs `hf auth login` or HF_TOKEN. Not in an experiment.",
     )
     tensorboard: bool = resumable(
         False, description="Also write TensorBoard events, of steps and evaluations, to <run>/tensorboard."

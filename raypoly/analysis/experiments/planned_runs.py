@@ -242,6 +242,8 @@ def _plan_run(
             )
     checkable = overrides if all(run.finished for run in before) else _checkable(its, overrides)
     directory = resolve_run(load_run_config(experiment.config, checkable, reader=reader))
+    if (repository := directory.config.run.push_to_hub) is not None:
+        raise UsageError(f"run.push_to_hub={repository}: each run would replace the model of the one before; drop it.")
     keys = (*(() if its.is_training else its.words), *its.overrides({}), *seeds, *given, *its.follows)
     run = PlannedRun(arm, seed, place, experiment.config, overrides, directory, arm_config=its, before=tuple(before))
     if (done := _steps_done(place)) > run.steps:

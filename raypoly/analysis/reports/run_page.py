@@ -147,7 +147,8 @@ def _scaffolds(run: RunFiles) -> list[ReportTable]:
 def other_arm_overrides(objective: str, overrides: Sequence[str]) -> list[str]:
     """The overrides of the same run with GRPO (Poly-EPO where this was GRPO), in a folder of its own."""
     other = "poly_epo" if objective == "grpo" else "grpo"
-    kept = [text for text in overrides if not text.strip().startswith(("objective.", "run.dir=", "run.fresh="))]
+    own = ("objective.", "run.dir=", "run.fresh=", "run.push_to_hub=")
+    kept = [text for text in overrides if not text.strip().startswith(own)]
     return [*kept, f"objective.name={other}"]
 
 

@@ -25,6 +25,8 @@ def test_what_is_wrong_with_arms_is_said_of_them_and_nothing_is_made(tmp_path: P
 def test_a_mistake_on_the_command_line_is_no_arms(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^There is no key train.stepz \(on the command line\)"):
         plan_runs(experiment(tmp_path), tmp_path / "out", ["train.stepz=3"])
+    with pytest.raises(UsageError, match=r"run\.push_to_hub=me/mine: each run would replace the model"):
+        plan_runs(experiment(tmp_path), tmp_path / "out", ["run.push_to_hub=me/mine"])
     with pytest.raises(UsageError, match=r"train\.seed=3 can't be given"):
         plan_runs(experiment(tmp_path), tmp_path / "out", ["train.seed=3"])
 

@@ -299,6 +299,6 @@ def test_a_paper_gets_the_pages_panels_and_tables(tmp_path: Path) -> None:
 
 def test_the_other_arm_keeps_all_but_objective_and_folder() -> None:
     kept = ["train.seed=1", "run.on_pause=a b"]
-    words = other_arm_overrides("poly_epo", [*kept, "objective.set_size=3", "run.dir=/x"])
+    words = other_arm_overrides("poly_epo", [*kept, "objective.set_size=3", "run.dir=/x", "run.push_to_hub=me/mine"])
     assert words == [*kept, "objective.name=grpo"]
     assert other_arm_overrides("grpo", ["objective.name=grpo"]) == ["objective.name=poly_epo"]
