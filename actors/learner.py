@@ -151,7 +151,8 @@ class LearnerActor(Watched):
 
     def write_model(self, writer: ModelWriter) -> dict[str, bytes]:
         """Write the finished model's weights. Returns its folder's other files (no tokenizer)."""
-        return self._learner.write_pretrained(partial(writer.write, beat=self.beat), self._config.run.model_dtype)
+        write, dtype = partial(writer.write, beat=self.beat), self._config.run.model_dtype
+        return self._learner.write_pretrained(write, dtype, beat=self.beat)
 
     def listen(self, transport: str, peer: str) -> Mapping[str, Any]:
         """Make a sender for the engine, in place of an earlier one. Returns what the engine's `connect` needs."""

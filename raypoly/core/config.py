@@ -722,8 +722,8 @@ class EvaluateConfig(Section):
     choose: Literal["none", "majority"] = Field(
         "none",
         description="`majority` is self-consistency (maj@k): of k samples, the one with the most common answer "
-        "counts, or the one whose program gives the most common results on the problem's example inputs. No "
-        "verdict is looked at.",
+        "counts, or the one whose program gives the most common results on the problem's example inputs, "
+        "whatever its verdict.",
     )
     judge: bool = Field(
         False,

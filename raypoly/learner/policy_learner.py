@@ -294,10 +294,15 @@ class PolicyLearner:
         return self._state.digest()
 
     def write_pretrained(
-        self, write: Callable[[str, Pieces], None], dtype: str = "float32", most: int = _FILE_BYTES
+        self,
+        write: Callable[[str, Pieces], None],
+        dtype: str = "float32",
+        most: int = _FILE_BYTES,
+        beat: Callable[[], None] = lambda: None,
     ) -> dict[str, bytes]:
         """Give `write`, on rank 0, each file of a Hugging Face folder's weights, of `most` bytes at most. One whole
-        weight is in memory at a time. Returns the folder's other files (no tokenizer), on rank 0."""
+        weight is in memory at a time, and `beat` called for each on every rank. Returns the folder's other files (no
+        tokenizer), on rank 0."""
         kind: torch.dtype = getattr(torch, dtype)
         weights, small = merged_weights(self._model, self._ranks.whole), pretrained_config(self._model, kind)
 
@@ -310,7 +315,11 @@ class PolicyLearner:
             for file, names in files.items():
                 write(file, tensor_file({name: likes[name] for name in names}, lambda name: make(own[name])))
 
-        self._ranks.lead(lambda name: weights[name].make(), work)
+        def whole(name: str) -> torch.Tensor:
+            beat()  # on every rank: all wait for storage
+            return weights[name].make()
+
+        self._ranks.lead(whole, work)
         return {} if self._ranks.rank else small
 
     def pretrained_config(self) -> dict[str, bytes]:

@@ -6,7 +6,6 @@ require_tests(problem_set, config)                              # "not run" is n
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -43,8 +42,6 @@ from raypoly.verifier.rewards.reward_function import KNOWN as REWARDS
 from raypoly.verifier.rewards.terms import build_terms
 from raypoly.verifier.rewards.terms.known_terms import GRADES, JudgeTerm
 from raypoly.verifier.sandbox.zygote_client import find_interpreter
-
-log = logging.getLogger(__name__)
 
 BASE_MEMORY = 4.0
 """GiB: Ray's own processes 1.7, an engine beside its cache 1.2, learner and driver 1.1 (a tiny model)."""
@@ -511,8 +508,9 @@ def require_tests(problem_set: ProblemSet, config: Config) -> None:
     if asked := [problem.id for problem in train if problem.tests.kind == "answer"]:
         what = f"{len(asked)} of {len(train)} training problems are answered by a value, not a program ({asked[0]})"
         _require_no_program(what, ("statements",), config)  # its outcome is what was answered
-    if not knows_math() and (asked := [problem.id for problem in train if problem.tests.comparison == "math"]):
-        log.warning("%d of %d answers are %s (%s)", len(asked), len(train), MISSING, asked[0])
+    every = [problem for split in problem_set.splits.values() for problem in split]
+    if not knows_math() and (asked := [problem.id for problem in every if problem.tests.comparison == "math"]):
+        raise UsageError(f"{len(asked)} of {len(every)} problems ask for mathematics ({asked[0]}), and {MISSING}.")
 
 
 def _require_no_program(what: str, of_programs: Collection[str], config: Config) -> None:

@@ -21,16 +21,17 @@ from raypoly.verifier.sandbox.outcome import one_line
 
 _MOST_CLAIMS = 100
 _OPEN, _CLOSE = "[ANSWER]", "[/ANSWER]"
-_MARK = re.compile(r"####[ \t]*([^\sA-Za-z#].*)")
+_MARK = re.compile(r"####[ \t]*([^\s#].*)")
 
 
 def extract_answer(response: str) -> str | None:
     """Text of the answer; None if there is none.
 
     In the last `[ANSWER]` element that is not blank, which may lack its end, or its start where the prompt ends in
-    that; else anywhere. There counts what the last `\\boxed{...}` holds; else what follows the last `####`; else the
-    last assertion, with those on the lines in front of it, up to a blank line or a fence; else the last fenced block;
-    else the whole element, or without one the response's last line, less Markdown's marks.
+    that; else anywhere. There counts what the last `\\boxed{...}` holds, nothing where its brace is never closed; else
+    what follows `####` in the last line, as GSM8K's solutions end; else the last assertion, with those on the lines in
+    front of it, up to a blank line or a fence; else the last fenced block; else the whole element, or without one the
+    response's last line, less Markdown's marks.
     """
     opened = response.split(_OPEN)
     elements = [part.partition(_CLOSE)[0] for part in (opened[1:] or opened[:1])]
@@ -38,13 +39,12 @@ def extract_answer(response: str) -> str | None:
     lines = element.split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "").strip().strip("`*")
     whole = element if _OPEN in response or _CLOSE in response else last
-    marked = last_boxed(element) or _marked(lines)
+    boxed = last_boxed(element)
+    if boxed is None:
+        return None
+    found = _MARK.match(next((line for line in reversed(lines) if line.strip()), ""))
+    marked = boxed or (found[1] if found else "")
     return (marked or _last_assertion(lines) or _last_block(lines) or whole).strip() or None
-
-
-def _marked(lines: Sequence[str]) -> str:
-    """What the last line `#### ...` says, as GSM8K's solutions end; a heading begins with a letter."""
-    return next((found[1] for line in reversed(lines) if (found := _MARK.match(line))), "")
 
 
 def _last_assertion(lines: Sequence[str]) -> str:

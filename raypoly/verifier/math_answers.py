@@ -27,26 +27,43 @@ PACKAGES = ("math_verify", "latex2sympy2_extended", "antlr4", "sympy", "mpmath")
 _LONGER, _SMALL = 16, 1 << 12
 _SHOWN = 200
 _LONGEST_NUMBER = 1000
-MISSING = "compared as texts; pip install 'raypoly[math]' to compare values"
+MISSING = (
+    "math-verify, which compares values, is not installed: pip install 'raypoly[math]' on each machine that scores"
+)
 _PRELUDE = r"""
 import importlib.metadata, json, logging, sys
 importlib.metadata.version = lambda name: {antlr!r}  # packages' metadata is out of the child's sight
 logging.disable()
+from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
-from sympy import Float, Rational
+from sympy import Expr, Float, Interval, Rational
 from sympy.core.relational import Equality
 
+# without units: there every last letter of g, h, l, m, s, t ... is one, and 5t would be 5
+HOW = LatexExtractionConfig(normalization_config=NormalizationConfig(malformed_operators=True, nits=True))
+
 def read(text):
-    return parse("\\boxed{" + text + "}", [LatexExtractionConfig()], parsing_timeout=None)
+    return parse("\\boxed{" + text + "}", [HOW], parsing_timeout=None)
 
 def is_right(expected, answer):
-    return verify(expected, answer, timeout_seconds=None, allow_set_relation_comp=True)
+    return verify(expected, answer, timeout_seconds=None, allow_set_relation_comp=True) and is_close(expected, answer)
+
+# of what verify() calls equal: to six decimals, and an open interval like the two numbers of its ends
+def is_close(expected, answer):
+    values = [found[0] for found in (expected, answer)]
+    if isinstance(values[0], Interval) != isinstance(values[1], Interval):
+        return all(found[-1].replace("\\left", "").lstrip()[:1] in "([" for found in (expected, answer))
+    if any(isinstance(value, Float) for value in values) and all(getattr(value, "is_number", 0) for value in values):
+        one, other = (complex(value.doit()) for value in values)  # a percentage is a product that stays one
+        return abs(one - other) <= 2e-6 * max(abs(one), abs(other))
+    return True
 
 def shown(answer):
     value = answer[0] if answer else ""
     try:
         value = value.rhs if isinstance(value, Equality) else value
         value = value if isinstance(value, str) else value.doit()
+        value = value.expand() if isinstance(value, Expr) else value
         return str(Rational(str(value)) if isinstance(value, Float) else value)[:{most}]
     except Exception:  # no value, such as 1/0 as a float: the answer's own text stands for it
         return ""
@@ -68,14 +85,16 @@ _REWRITTEN = tuple(
     for pattern, by in (
         (r"\\?\$|\\[()\[\]]", " "),
         (r"−", "-"),
+        (r"\\boxed\b", " "),
         (r"(?<=\d)(?:\{,\}|\\[,!;: ]|[ \u00a0\u2009\u202f])(?=\d{3}(?!\d))", ""),
         (r"(?<=\d)[eE]([-+]?\d{1,6})\b", r"\\times 10^{\1}"),
         (r"^\s*(-?\d+)\s+(\d+)/(\d+)\s*$", r"\1\\frac{\2}{\3}"),
         (r"\s*\\?\bpercent\b", r"\\%"),
     )
 )
-# math-verify drops words in `\text{...}` as units, and with them what stands there or behind: `18\text{ or 19}`
+# words in `\text{...}` are units, unless they say more: `18\text{ or 19}`
 _WORDS = re.compile(r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox|math(?:rm|bf|it)|operatorname)\s*\{([^{}]*)\}")
+_UNIT = re.compile(_WORDS.pattern + r"(?:\^\{?[-+]?\d\}?)?")
 _SAYS_MORE = re.compile(
     r"(?<![\^\d])(?<!\^[{-])\d|\b(?:or|and|hundred|thousand|[mbtr]+illion|dozen|half|percent)s?\b", re.I
 )
@@ -89,11 +108,13 @@ def knows_math() -> bool:
 
 def plain_verdict(tests: TestSuite, answer: str) -> Verdict | None:
     """The verdict where both are plain numbers or equal texts, or where nothing else can compare; else None."""
-    expected, got = _bare(tests.source), _bare(answer[: _most(tests) + 1])
+    if len(answer) > _most(tests):
+        return _verdict(tests, answer, False, answer)
+    expected, got = _bare(tests.source), _bare(answer)
     numbers = [_number(text) for text in (expected, got)]
     if None not in numbers:
         return _verdict(tests, answer, numbers[0] == numbers[1], str(numbers[1]))
-    if expected == got or not got or len(answer) > _most(tests):
+    if expected == got or not got or not _is_balanced(got):
         return _verdict(tests, answer, expected == got, got)
     return None
 
@@ -121,11 +142,6 @@ def math_verdict(tests: TestSuite, answer: str, run: Verdict) -> Verdict:
     return replace(_verdict(tests, answer, right is True, value or answer), cpu_seconds=run.cpu_seconds)
 
 
-def unread_verdict(verdict: Verdict) -> Verdict:
-    """What a comparison of texts found, with the sentence that values could be compared."""
-    return verdict if verdict.passed else replace(verdict, detail=f"{one_line(verdict.detail, _SHOWN)}; {MISSING}")
-
-
 @cache
 def _prelude() -> str:
     found = _PRELUDE.replace("{antlr!r}", repr(version("antlr4-python3-runtime")))
@@ -150,11 +166,22 @@ def _bare(text: str) -> str:
     """The answer alone: what comes after "the answer is", without dollar signs and a sentence's end."""
     text = _SAID.split(text)[-1]
     words = _WORDS.search(text)
-    if words is not None and _SAYS_MORE.search(text, words.start()):
-        text = _WORDS.sub(r" \1 ", text)
+    if words is not None:
+        says_more = _SAYS_MORE.search(text, words.start()) or not _UNIT.sub("", text).strip()
+        text = _WORDS.sub(r" \1 ", text) if says_more else _UNIT.sub(" ", text)
     for pattern, by in _REWRITTEN:
         text = pattern.sub(by, text)
     return " ".join(text.split()).strip("*`").rstrip(".,; ").strip()
+
+
+def _is_balanced(text: str) -> bool:
+    """Whether its braces are: what is not would end the box in which math-verify looks for it."""
+    depth = 0
+    for brace in re.finditer(r"\\[{}]|([{}])", text):
+        depth += {"{": 1, "}": -1}.get(brace[1], 0)
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def _number(text: str) -> Fraction | None:

@@ -18,6 +18,7 @@ ASKED = "Put the final answer in \\boxed{}.\n"
 _MARK = "\n#### "
 _LONGEST = 1000
 _BOX = "\\boxed"
+_OF_CODE = {"tests", "test_cases", "entry_point", "input_output", "verification_info", "reward_model", "ground_truth"}
 _SAYS_HOW = ("Answer:", "####", "\\boxed")
 
 
@@ -42,16 +43,14 @@ def recognises_boxed(row: Mapping[str, Any]) -> bool:
     """MATH, MATH-500, AIME; some copies write their columns with capitals."""
     names = {str(name).lower() for name in row}
     is_boxed = "\\boxed" in str(row.get("solution"))
-    return (
-        "problem" in names and ("answer" in names or is_boxed) and not names & {"tests", "entry_point", "input_output"}
-    )
+    return "problem" in names and ("answer" in names or is_boxed) and not names & _OF_CODE
 
 
 def to_problem_boxed(row: Mapping[str, Any]) -> Problem:
     it = {str(name).lower(): value for name, value in row.items()}
     answer = it.get("answer")
     if answer in (None, ""):
-        answer = last_boxed(str(it.get("solution")))
+        answer = last_boxed(str(it.get("solution"))) or ""
     level = it.get("level")
     about = {
         "difficulty": None if level is None else str(level),
@@ -76,8 +75,9 @@ def to_problem_dapo(row: Mapping[str, Any]) -> Problem:
     return _problem({"index": index, "asked": last, "answer": answer})
 
 
-def last_boxed(text: str) -> str:
-    """What the last `\\boxed{...}`, or `\\boxed 2`, holds; empty where there is none, or its brace is never closed."""
+def last_boxed(text: str) -> str | None:
+    """What the last `\\boxed{...}`, or `\\boxed 2`, holds; empty where there is none, None where its brace is never
+    closed."""
     start, depth = text.rfind(_BOX), 0
     rest = text[start + len(_BOX) :].lstrip() if start >= 0 else ""
     if not rest.startswith("{"):
@@ -86,7 +86,7 @@ def last_boxed(text: str) -> str:
         depth += {"{": 1, "}": -1}.get(brace[1], 0)
         if depth == 0 and brace[1]:
             return rest[1 : brace.start()].strip()
-    return ""
+    return None
 
 
 def _problem(columns: Mapping[str, Any]) -> Problem:

@@ -72,6 +72,8 @@ def of_evaluations(config: Config) -> dict[str, Scaffold]:
     for asked in config.evaluate.scaffolds or [own if own is not None and of_run(config).samples else "direct"]:
         name, params = (asked, {}) if isinstance(asked, str) else (asked.name, asked.parameters)
         also = "".join(f" {key}={value}" for key, value in params.items() if name in found)
+        if f"{name}{also}" in found:
+            raise UsageError(f"evaluate.scaffolds names {name}{also} twice: give one of them other parameters.")
         found[f"{name}{also}"] = _named(config, name, params)
     return found
 

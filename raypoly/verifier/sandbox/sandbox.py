@@ -144,7 +144,7 @@ class Sandbox:
         if (found := math_answers.plain_verdict(tests, answer)) is not None:
             return found
         if not math_answers.knows_math():
-            return math_answers.unread_verdict(answer_verdict(tests, answer))
+            raise SandboxError(f"The answer to problem {problem.id} is not judged: {math_answers.MISSING}")
         if self._mathematics is None:
             own = self._limits.model_copy(update={"python": None})
             self._mathematics = Sandbox(own, packages=math_answers.PACKAGES)
