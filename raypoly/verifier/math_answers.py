@@ -90,6 +90,7 @@ _REWRITTEN = tuple(
         (r"(?<=\d)[eE]([-+]?\d{1,6})\b", r"\\times 10^{\1}"),
         (r"^\s*(-?\d+)\s+(\d+)/(\d+)\s*$", r"\1\\frac{\2}{\3}"),
         (r"\s*\\?\bpercent\b", r"\\%"),
+        (r"(?<=\d)\.0+(?=\\%)", ""),  # a large float's hundredth is not exact to six decimals
     )
 )
 # words in `\text{...}` are units, unless they say more: `18\text{ or 19}`
