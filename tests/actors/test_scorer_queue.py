@@ -160,9 +160,9 @@ def test_all_that_work_waits_for_is_asked_for_within_a_second_and_what_is_not_ne
         await asyncio.sleep(1.0)
         assert pool.counts()["starting"] == 7
         await asyncio.sleep(39.0)
-        assert pool.counts()["starting"] <= 5, "three programs wait, and five did two seconds ago"
+        assert pool.counts()["starting"] == 7, "withdrawn at once, an actor that starts would be lost for nothing"
         await asyncio.gather(few, many)
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(22.0)
         assert pool.counts() == {"busy": 0, "idle": 1, "starting": 0}
 
     in_virtual_time(1, work, places=0, max_workers=8)
