@@ -29,7 +29,7 @@ DASHBOARD = ROOT / "configs" / "grafana.json"
 PAGE = ROOT / "docs" / "cluster.md"
 ROW = {
     **metrics_row(0),
-    **dict.fromkeys(("unjudged", "entropy", "mismatch_max", "clip_share", "truncated"), 0.1),
+    **dict.fromkeys(("unjudged", "entropy", "mismatch_max", "clip_share", "truncated", "update_norm"), 0.1),
     **dict.fromkeys(("probe_mean", "probe_q99"), 0.02),
     **dict.fromkeys(("mismatch_k3", "importance_ess", "ratio_clipped_low", "ratio_clipped_high", "kl_reference"), 0.01),
     **dict.fromkeys(("judge_agreement", "strategies_structural", "strategies_correct_judged"), 0.5),
@@ -39,6 +39,7 @@ ROW = {
     "response_tokens": 100,
     "decoded_tokens": {"plan": 40, "solve": 100},
     "drafts": {"plan": 2},
+    "drafts_with_thoughts": {"plan": 1},
     "paused_seconds": 1.5,
     "judge_step": {"cost_usd": 0.016},
 }
