@@ -20,7 +20,7 @@ from raypoly.data.formats import problem_of, read_problems, row_of
 from raypoly.data.jsonl import load_jsonl
 from raypoly.data.public_tests import set_apart
 from raypoly.data.similar import find_duplicates, find_overlaps
-from raypoly.data.templates import prompt_maker
+from raypoly.data.templates import ChatTemplate, prompt_maker
 from raypoly.planning.preflight import require_tests
 from tests.raypoly.data.format_rows import EXECUTION, LCB, TEST_OUTPUT, Row, refusal
 from tests.support.preparation_rows import write_rows
@@ -98,7 +98,7 @@ def test_questions_about_one_program_are_different_problems_and_copies_are_found
 
 def refused(problem: Problem, template: str) -> str:
     with pytest.raises(UsageError) as caught:
-        prompt_maker(template, "plain")(problem)
+        prompt_maker(template, ChatTemplate("plain"))(problem)
     return str(caught.value)
 
 
@@ -107,7 +107,7 @@ def test_a_template_that_asks_for_a_program_is_refused_and_a_message_has_the_who
     for template in ("base", "chat"):
         assert f"{template} asks for a program, and sample_3" in refused(problem, template)
     for template in ("statement", "message"):
-        assert prompt_maker(template, "plain")(problem).prompt.strip() == problem.prompt.strip()
+        assert prompt_maker(template, ChatTemplate("plain"))(problem).prompt.strip() == problem.prompt.strip()
 
     def as_roles(messages: Any) -> str:
         return str([message["role"] for message in messages])

@@ -19,7 +19,7 @@ from raypoly.algorithms import objectives
 from raypoly.core.config import Config
 from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.values import Draft, Float64, Problem, Rollout
-from raypoly.data.templates import PLAIN
+from raypoly.data.templates import PLAIN, ChatTemplate
 from raypoly.learner.tiny_model import build_tokenizer
 from raypoly.recipes.cppo.gate_folder import FILE, gate_hash, read_gate
 from raypoly.recipes.cppo.gate_model import GateModel
@@ -203,7 +203,7 @@ def test_rows_are_those_of_the_program_given_and_have_the_tokens_that_the_gate_i
     question = GateQuestion.of(AutoTokenizer.from_pretrained(folder))
     path, given = tmp_path / "gate.jsonl", [*plans(1, True), *plans(1, False)]
     path.write_bytes(encode_rows(given))
-    asks = build_program("given", PLAIN, rows=str(path))
+    asks = build_program("given", ChatTemplate(PLAIN), rows=str(path))
     problems = asks.own_problems() or ()
     assert [it.prompt for it in problems] == [question.prompt(it.problem, it.plan) for it in given]
     assert [asks.ask(it, (), 1)[0].text for it in problems] == ["pass", "fail"]
