@@ -113,7 +113,7 @@ def describe_layout(config: Config, layout: RowLayout | None) -> str:
 
 
 def _evaluation_lines(config: Config, problems: Mapping[str, int]) -> Iterator[str]:
-    """`problems`: how many with tests each split has."""
+    """`problems`: how many each split has that can be measured."""
     evaluate = config.evaluate
     if evaluate.every == 0:
         yield "evaluation: never (evaluate.every=0)"
@@ -127,7 +127,7 @@ def _evaluation_lines(config: Config, problems: Mapping[str, int]) -> Iterator[s
         if problems.get(split):
             yield f"evaluation: {split} {when}, {samples} samples a problem"
         else:
-            yield f"evaluation: none on {split} (no problem with tests)"
+            yield f"evaluation: none on {split} (no problem that can be measured)"
 
 
 def refuse_unfit(config: Config, device: Device) -> None:

@@ -197,10 +197,10 @@ def test_problems_without_the_tests_that_a_run_needs_are_refused(
     assert "2 of 2 training problems have no tests to run" in capsys.readouterr().err
 
 
-def test_evaluations_are_planned_on_splits_that_have_tests_to_run(
+def test_evaluations_are_planned_on_splits_that_the_runs_reward_can_measure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of answers without tests nothing is measured."""
+    """Rows without tests, by a function of one's own."""
     (tmp_path / "scored_here.py").write_text("def compute_score(data_source, solution_str, ground_truth): return 0.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     path = write_parquet(tmp_path / "rows.parquet", [gsm8k_row(number) for number in range(16)])
@@ -209,7 +209,8 @@ def test_evaluations_are_planned_on_splits_that_have_tests_to_run(
     words += ["problems.source=verl", f"problems.path={path}", "problems.chat_template=plain"]
     assert dry_run(*words, "reward.name=scored_here:compute_score") == 0
     said = capsys.readouterr().out
-    assert "evaluation: none on test (no problem with tests)\nevaluation: none on validation" in said
+    assert "evaluation: test before and after, " in said
+    assert "evaluation: validation at steps 0, 50" in said
 
 
 def test_rows_of_ones_own_need_a_model_that_can_read_them(
