@@ -12,10 +12,10 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import ray
-from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.util.scheduling_strategies import NodeLabelSchedulingStrategy, NotIn
 
 from actors.calls import LOST, START, CallContext, node_without_environment, result, told
+from actors.ray_internals import free_cpus
 from actors.watched import WATCHED, Watched, of_run
 from raypoly.core.caches import LRUCache
 from raypoly.core.config import ScorerConfig
@@ -215,7 +215,7 @@ class ScorerActors:
     def _lacks(self, worker: ScorerWorker) -> str:
         """What all that wait for a place lack, told by the first of them."""
         waiting = [each for each in self._workers[: self._config.workers] if not each.ready]
-        free = _free_cpus(self._config.label) if worker is waiting[0] else None
+        free = free_cpus(self._config.label) if worker is waiting[0] else None
         if free is None:
             return ""
         cpus, most = self._options.get("num_cpus", 0.0), max(free, default=0.0)
@@ -281,19 +281,6 @@ class ScorerActors:
         if worker.actor is not None:
             ray.kill(worker.actor)
             worker.actor = None
-
-
-def _free_cpus(label: str | None) -> list[float] | None:
-    """Of each node, or of those with `scorer.label`; None where no actor waits for a place: on a full cluster those
-    that start have theirs."""
-    status = get_cluster_status(ray.get_runtime_context().gcs_address)
-    if not status.resource_demands.ray_task_actor_demand:
-        return None
-    nodes = [*status.active_nodes, *status.idle_nodes]
-    if label is not None:
-        name, _, value = label.partition("=")
-        nodes = [node for node in nodes if (node.labels or {}).get(name) == value]
-    return [node.available_resources().get("CPU", 0.0) for node in nodes]
 
 
 def now() -> float:

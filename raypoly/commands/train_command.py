@@ -84,12 +84,10 @@ def _show_end(config: Config, directory: RunDirectory, file: str | None, overrid
     with waiting("Writing figure and report", console := Console()):
         show_results(run, console)
     if config.run.push_to_hub is not None:
-        from workflows.liveness.shutdown import shell_command
-
         kept = [text for text in overrides if not text.strip().startswith(("run.dir=", "run.fresh="))]
-        given = [*(["--config", file] if file is not None else []), *kept, f"run.dir={directory.uri}"]
+        again = _command(file, [*kept, f"run.dir={directory.uri}"])
         with waiting(f"Uploading the model to {config.run.push_to_hub}", console):
-            told = upload_model(run, config.run.push_to_hub, shell_command(["-m", "raypoly.train", *given]))
+            told = upload_model(run, config.run.push_to_hub, again)
         typer.echo(told)
     if objectives.of_run(config).reads_rewards:
         typer.echo(_to_compare(config.objective.name, file, overrides))
@@ -156,7 +154,6 @@ def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) ->
     from raypoly.planning.devices import ELSEWHERE
     from raypoly.planning.run_config import load_run_config
     from raypoly.run.run_identity import resolve_run
-    from workflows.liveness.shutdown import shell_command
 
     others = other_arm_overrides(objective, overrides)
     try:
@@ -164,5 +161,11 @@ def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) ->
         preflight.check_config(directory.config, directory.path, ELSEWHERE)
     except UsageError as error:
         return f"to compare: {others[-1]} needs other keys than this run: {error}"
+    return f"to compare: {_command(config, others)}"
+
+
+def _command(config: str | None, overrides: Sequence[str]) -> str:
+    from workflows.liveness.shutdown import shell_command
+
     given = ["--config", config] if config is not None else []
-    return f"to compare: {shell_command(['-m', 'raypoly.train', *given, *others])}"
+    return shell_command(["-m", "raypoly.train", *given, *overrides])

@@ -508,9 +508,10 @@ def require_tests(problem_set: ProblemSet, config: Config) -> None:
     if asked := [problem.id for problem in train if problem.tests.kind == "answer"]:
         what = f"{len(asked)} of {len(train)} training problems are answered by a value, not a program ({asked[0]})"
         _require_no_program(what, ("statements",), config)  # its outcome is what was answered
-    every = [problem for split in problem_set.splits.values() for problem in split]
-    if not knows_math() and (asked := [problem.id for problem in every if problem.tests.comparison == "math"]):
-        raise UsageError(f"{len(asked)} of {len(every)} problems ask for mathematics ({asked[0]}), and {MISSING}.")
+    if not knows_math():
+        every = [problem for split in problem_set.splits.values() for problem in split]
+        if asked := [problem.id for problem in every if problem.tests.comparison == "math"]:
+            raise UsageError(f"{len(asked)} of {len(every)} problems ask for mathematics ({asked[0]}), and {MISSING}.")
 
 
 def _require_no_program(what: str, of_programs: Collection[str], config: Config) -> None:

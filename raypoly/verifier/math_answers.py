@@ -20,6 +20,7 @@ from importlib.util import find_spec
 
 from raypoly.core.errors import SandboxError
 from raypoly.core.values import Failure, Problem, TestSuite, Verdict
+from raypoly.data.formats.mathematics import brace_depths
 from raypoly.verifier.sandbox.outcome import one_line
 
 PACKAGES = ("math_verify", "latex2sympy2_extended", "antlr4", "sympy", "mpmath")
@@ -177,12 +178,8 @@ def _bare(text: str) -> str:
 
 def _is_balanced(text: str) -> bool:
     """Whether its braces are: what is not would end the box in which math-verify looks for it."""
-    depth = 0
-    for brace in re.finditer(r"\\[{}]|([{}])", text):
-        depth += {"{": 1, "}": -1}.get(brace[1], 0)
-        if depth < 0:
-            return False
-    return depth == 0
+    depths = [depth for _, depth in brace_depths(text)] or [0]
+    return min(depths) == depths[-1] == 0
 
 
 def _number(text: str) -> Fraction | None:

@@ -262,7 +262,7 @@ def _ask_nodes(
 
 def _port_findings(nodes: Sequence[Mapping[str, Any]]) -> list[MachineFinding]:
     """Whether this machine reaches each node's ports, and the dashboard if there is one."""
-    from workflows.liveness import ray_internals
+    from actors import ray_internals
     from workflows.startup.ray_cluster import why_closed
 
     ports: dict[str, dict[str, str]] = {}

@@ -19,8 +19,8 @@ from typing import Self
 
 import ray
 
+from actors.ray_internals import raylet_socket
 from raypoly.core.errors import RayGone
-from workflows.liveness.ray_internals import raylet_socket
 
 EVERY_SECONDS = 2.0
 _GONE_SECONDS = 20.0  # A head that can't be reached for this long is gone. A raylet that died never comes back.

@@ -17,7 +17,7 @@ from types import TracebackType
 
 import ray
 
-from workflows.liveness import ray_internals
+from actors import ray_internals
 
 _LOST_NODE = re.compile(r"node with node id: \w+ and address: (?P<address>\S+)")
 _DUMP = "Raylet is terminated"  # begins a dump, which comes once or twice beside the sentence that the node is lost

@@ -22,8 +22,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from actors.ray_internals import job_runtime_env, kill_own_node
 from raypoly.core.errors import RaypolyError, RunStopped
-from workflows.liveness.ray_internals import job_runtime_env, kill_own_node
 
 _AFTER_ERROR_SECONDS = 30.0
 _RESERVED_SECONDS = 10.0  # of the grace time, for ending actors and Ray

@@ -27,10 +27,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.calls import START, InFlightCall, InFlightCalls
 from actors.judge import PROBE
+from actors.ray_internals import actor_id
 from actors.watched import Pulse, all_stacks, signalled_stacks
 from raypoly.core.errors import RaypolyError, Stalled
 from raypoly.run.store import Store
-from workflows.liveness.ray_internals import actor_id
 
 _START_SECONDS = 900.0  # for an actor to start, during which it has no pulse
 _LONGEST_INTERVAL = 15.0

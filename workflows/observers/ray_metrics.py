@@ -15,13 +15,13 @@ from typing import Any, Self
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
+from actors import ray_internals
 from raypoly.run.crash import describe_error
 from raypoly.run.run_files import REPORT
 from raypoly.run.run_identity import RunDirectory
 from raypoly.run.run_metrics import RUN_METRICS, SPLIT, RunMetric, Source
 from raypoly.run.sinks import evaluation_numbers, flatten
 from workflows.durability.journal import Journal
-from workflows.liveness import ray_internals
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.observers.progress import describe_step
 from workflows.observers.run_judge_usage import RunJudgeUsage

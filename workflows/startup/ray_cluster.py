@@ -24,6 +24,7 @@ from typing import Any
 import ray
 from ray.exceptions import AuthenticationError, RpcError
 
+from actors import ray_internals
 from raypoly.algorithms import objectives
 from raypoly.core.config import Config, ScorerConfig
 from raypoly.core.errors import RaypolyError
@@ -31,7 +32,6 @@ from raypoly.core.plugins import load_plugin
 from raypoly.run.sinks import WANDB_SECRETS
 from raypoly.run.store.lease import is_alive
 from raypoly.strategies.judge.judge_keys import asked_judges, key_variable_names
-from workflows.liveness import ray_internals
 
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[^:/]+):(?P<port>\d+)")

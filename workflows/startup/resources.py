@@ -15,10 +15,10 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from actors import ray_internals
 from actors.calls import result, told
 from raypoly.core.config import Config
 from raypoly.planning.placement import Placement, resolve_placement, without_engines
-from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import ACTOR_CPUS, joins_cluster
 
 _MODEL_SHARE = 0.1  # share of a GPU for the actor of a stage's model, by Ray's count

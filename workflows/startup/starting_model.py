@@ -6,11 +6,11 @@ from pathlib import Path
 
 import ray
 
+from actors import ray_internals
 from actors.model_files import ModelFiles, download_model
 from raypoly.core.config import Config
 from raypoly.core.gguf_models import GgufModel
 from raypoly.data import ProblemSet
-from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import joins_cluster
 from workflows.startup.warm_start import ensure_warm_start
 

@@ -221,11 +221,8 @@ def blocks_curve(
 
 def answer_votes(group: Group) -> Sequence[str | None]:
     """[N]: a text that is equal for equal answers, of a scored group whose problem asks for a value; None: no vote."""
-    known = [verdict.status in ("passed", "wrong") for verdict in group.verdicts or ()]  # else it has no value
-    return [
-        behaviour_of(verdict) if is_value else None
-        for verdict, is_value in zip(group.verdicts or (), known, strict=True)
-    ]
+    valued = ("passed", "wrong")
+    return [behaviour_of(verdict) if verdict.status in valued else None for verdict in group.verdicts or ()]
 
 
 def majority_results(groups: Sequence[Group], votes: Sequence[Sequence[str | None] | None]) -> dict[str, Any]:

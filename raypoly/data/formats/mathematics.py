@@ -7,7 +7,7 @@ column of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from raypoly.core.values import Problem, TestSuite
@@ -78,15 +78,21 @@ def to_problem_dapo(row: Mapping[str, Any]) -> Problem:
 def last_boxed(text: str) -> str | None:
     """What the last `\\boxed{...}`, or `\\boxed 2`, holds; empty where there is none, None where its brace is never
     closed."""
-    start, depth = text.rfind(_BOX), 0
+    start = text.rfind(_BOX)
     rest = text[start + len(_BOX) :].lstrip() if start >= 0 else ""
     if not rest.startswith("{"):
         return re.split(r"[\s$]", rest, maxsplit=1)[0]
-    for brace in re.finditer(r"\\[{}]|([{}])", rest):
-        depth += {"{": 1, "}": -1}.get(brace[1], 0)
-        if depth == 0 and brace[1]:
-            return rest[1 : brace.start()].strip()
-    return None
+    end = next((place for place, depth in brace_depths(rest) if depth == 0), None)
+    return None if end is None else rest[1:end].strip()
+
+
+def brace_depths(text: str) -> Iterator[tuple[int, int]]:
+    """Where each brace stands, and how many are open after it; `\\{` is none."""
+    depth = 0
+    for brace in re.finditer(r"\\[{}]|([{}])", text):
+        if brace[1]:
+            depth += 1 if brace[1] == "{" else -1
+            yield brace.start(), depth
 
 
 def _problem(columns: Mapping[str, Any]) -> Problem:

@@ -22,13 +22,12 @@ import yaml
 from ray.cluster_utils import Cluster
 from ray.util.placement_group import remove_placement_group
 
-from actors import calls
+from actors import calls, ray_internals
 from actors.scorer_pool import ScorerPool
 from raypoly.core.config import Config, ScorerConfig
 from raypoly.core.errors import RaypolyError
 from raypoly.core.values import Problem, TestSuite
 from tests.support.ports import free_port
-from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import connect_ray, descendants, local_ray, scorer_options, why_closed
 from workflows.startup.resources import reserve_resources
 

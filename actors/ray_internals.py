@@ -94,6 +94,18 @@ def take_messages(take: Callable[[str], None] | None) -> None:
     ray._private.worker.print_to_stdstream = _print if take is None else told
 
 
+def free_cpus(label: str | None) -> list[float] | None:
+    """Of each node, or of those with the label, `NAME=VALUE`; None where no actor waits for a place."""
+    status = get_cluster_status(ray.get_runtime_context().gcs_address)
+    if not status.resource_demands.ray_task_actor_demand:  # on a full cluster too those that start have theirs
+        return None
+    nodes = [*status.active_nodes, *status.idle_nodes]
+    if label is not None:
+        name, _, value = label.partition("=")
+        nodes = [node for node in nodes if (node.labels or {}).get(name) == value]
+    return [node.available_resources().get("CPU", 0.0) for node in nodes]
+
+
 def autoscales() -> bool:
     """Whether the connected cluster has an autoscaler."""
     # an autoscaler names the types of its nodes; without one Ray makes up a type for each node
