@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -30,6 +32,7 @@ those that share one."""
 STARTS = ("cppo", "doctor", "observers", "prepare", "startup")
 """Folders of workflows whose tests share one Ray; the others share another, and take as long."""
 RAY_GROUPS = ("actors", "workflows", "runs")
+GROUP = re.compile(r"@\w+$")
 
 
 @pytest.fixture(scope="session")
@@ -78,6 +81,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 _ended, _crashed = pytest.StashKey[int](), pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(tryfirst=True)  # before the cache notes what failed
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A test is named without its group, which xdist appends: or no test of a group is found for its second try."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        report.nodeid = GROUP.sub("", report.nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)  # xdist's

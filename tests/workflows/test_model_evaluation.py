@@ -113,7 +113,7 @@ def test_a_server_that_is_asked_for_values_is_measured_by_comparing_them(start: 
     assert (results["template"], results["no_code"]) == ("message", 0)
     assert results["problems"]["correct"] == [sum(seed % 2 == 0 for seed in of) for of in seeds.values()]
     assert results["majority_problems"] == 2
-    assert results["majority_at_k"]["1"] == results["pass_at_k"]["1"]
+    assert results["majority_at_k"]["1"] == pytest.approx(results["pass_at_k"]["1"])
     assert "maj@4" in driver.log()
     samples = pq.read_table(driver.folder / "samples.parquet").to_pylist()
     assert {row["status"] for row in samples} == {"passed", "wrong"}

@@ -13,9 +13,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Problem
 from raypoly.data import build_problem_set
-from raypoly.data.templates import ChatTemplate, load_tokenizer
-from raypoly.recipes.cppo.gate_question import TEMPLATE, GateQuestion, question_prompt
-from raypoly.recipes.cppo.plan_contract import read_plan
+from raypoly.data.templates import ChatTemplate
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.environments.observation_template import ObservationTemplate
 from raypoly.rollouts.scaffolds.plan_search import observed
@@ -92,25 +90,13 @@ def test_a_repair_too_is_asked_for_without_a_thought(case: tuple[Problem, ChatTe
     assert (before, after) == ("<|im_end|>\n<|im_start|>user\n", end)
 
 
-def test_thoughts_are_neither_observations_nor_methods_nor_breaches() -> None:
-    plan = read_plan(THOUGHT + PLAN)
-    assert (plan.keeps, plan.methods) == (True, read_plan(PLAN).methods)
+def test_thoughts_are_no_observations() -> None:
     assert observed(f"{THOUGHT}- one\n- two") == ["one", "two"]
     unfinished = THOUGHT.partition("</think>")[0]
     assert observed(unfinished) == []
-    assert read_plan(unfinished, cut=True).methods == ()
     counted = {THOUGHT + PLAN: True, unfinished: True, PLAN: False, UNTHOUGHT + PLAN: False, "": False}
     counted[PLAN.replace("Recurse on", "Parse `<think>` of")] = False
     assert {text: has_thoughts(text) for text in counted} == counted
-
-
-def test_a_gate_is_asked_as_its_rows_were_rendered(folders: dict[str, str]) -> None:
-    render = ChatTemplate(folders["switch"], OFF).renderer()
-    question = GateQuestion.of(load_tokenizer(folders["switch"], "a"), kwargs=OFF)
-    problem = build_problem_set(ProblemsConfig()).splits["train"][0]
-    asked = question.prompt(problem, PLAN)
-    assert asked == question_prompt(problem, PLAN, TEMPLATE, render) == question.prompt(problem, THOUGHT + PLAN)
-    assert asked.endswith(ENDS["switch", "off"])
 
 
 def test_a_cut_thought_that_the_prompt_began_leaves_no_plan() -> None:
