@@ -1,16 +1,19 @@
 """Rehearsal of a run: `raypoly train --rehearse` tries every part once, before the real start.
 
-The real config does one step in a temporary folder. Weights are verified in the engine, gradients are computed for rows
-at their limits too, a checkpoint is written and read back. Each part prints a line. The step's seconds give a forecast
-of the whole run.
+The real config does one step in a place of its own beside the run. Weights are verified in the engine, gradients are
+computed for rows at their limits too, a checkpoint is written and read back. Each part prints a line. The step's
+seconds give a forecast of the whole run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +31,8 @@ from raypoly.planning.devices import Device, MemoryPeak, choose_device, existing
 from raypoly.planning.dry_run import refuse_unfit
 from raypoly.rollouts.scaffolds.run_scaffolds import is_sampled
 from raypoly.run.crash import describe_error, root_cause
-from raypoly.run.run_identity import RunDirectory, resolve_run
+from raypoly.run.run_identity import RunDirectory, resolve_run, storage_options
+from raypoly.run.store import open_store
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.stopwatch import Stopwatch
@@ -41,6 +45,7 @@ T = TypeVar("T")
 _LONGEST = 2
 _JUDGE_SECONDS = 60.0  # seconds without the judge after which the rehearsal has failed
 _WIDTH = 36
+_PREFIX = ".raypoly-rehearsal-"
 _MEMORY = (
     "lower train.token_budget or generator.gpu_memory_fraction, or set train.activation_checkpointing=layers; "
     "`raypoly train --dry-run` shows memory by part"
@@ -95,9 +100,8 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
         refuse_unfit(config, device)
     except UsageError as error:  # a prediction, which the rehearsal tests
         print(f"Note: by the plan: {error}", flush=True)
-    beside = existing_parent(directory.path.parent)
-    with tempfile.TemporaryDirectory(prefix=".raypoly-rehearsal-", dir=beside, ignore_cleanup_errors=True) as folder:
-        small = rehearsal_config(config, Path(folder) / "run")
+    with _place_beside(directory) as place:
+        small = rehearsal_config(config, place)
 
         async def work() -> None:
             async with open_run(resolve_run(small), shutdown, try_part, is_sampled(config), config) as opened:
@@ -114,8 +118,27 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
             raise RehearsalFailed(f"The rehearsal failed: {error}") from error
 
 
-def rehearsal_config(config: Config, folder: Path) -> Config:
-    """The same run in another folder: one step, without sinks, which gives up soon."""
+@contextmanager
+def _place_beside(directory: RunDirectory) -> Iterator[str]:
+    """A `run.dir` that the real run's machines see too; nothing of it is left."""
+    location, options = directory.location, storage_options(directory.config)
+    if location.folder is not None:
+        above = existing_parent(location.folder.parent)
+        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=above, ignore_cleanup_errors=True) as folder:
+            yield str(Path(folder) / "run")
+        return
+    beside = location.sibling(f"{_PREFIX}{uuid.uuid4().hex}")
+    try:
+        yield str(beside)
+    finally:
+        store = open_store(beside, options)
+        for key in store.list():
+            store.delete(key)
+        shutil.rmtree(store.workspace, ignore_errors=True)
+
+
+def rehearsal_config(config: Config, place: str) -> Config:
+    """The same run in another place: one step, without sinks, which gives up soon."""
     alone = {"fresh": False, "retries": 0, "tensorboard": False, "wandb_project": None, "on_pause": None}
     one_gold_group = {"canary_every": 0, "canary_groups": 1, "cache_mib": 0}  # a kept answer would prove nothing
     when = "always" if config.judge.when == "sampled" else config.judge.when
@@ -123,7 +146,7 @@ def rehearsal_config(config: Config, folder: Path) -> Config:
     # a mismatch of made-up rows would mean nothing; the step's own is checked
     plain = {"refill": 0, "max_mismatch": None}
     changes: dict[str, dict[str, Any]] = {
-        "run": {"dir": str(folder), "max_set_aside": 1.0, **alone},
+        "run": {"dir": place, "max_set_aside": 1.0, **alone},
         "judge": {"when": when, "max_pause": _JUDGE_SECONDS, "max_unjudged": 1.0, **one_gold_group},
         "train": {**one_step, **plain},
         "evaluate": {"every": 0},

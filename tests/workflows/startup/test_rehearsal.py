@@ -16,9 +16,11 @@ import pytest
 from raypoly.core.errors import RaypolyError, SandboxError
 from raypoly.core.settings import load
 from raypoly.run.run_identity import resolve_run
+from raypoly.run.store import open_store
 from tests.support.local_driver import ROOT
 from tests.support.ray_machines import Machines
-from workflows.startup.rehearsal import Rehearsal, RehearsalFailed, try_part
+from tests.support.s3_server import S3Server
+from workflows.startup.rehearsal import Rehearsal, RehearsalFailed, _place_beside, rehearsal_config, try_part
 from workflows.startup.rehearsal import rehearse as run_rehearsal
 
 PARTS = (
@@ -92,6 +94,20 @@ def test_a_rehearsal_asks_for_as_many_as_the_run_needs(tmp_path: Path) -> None:
     with pytest.raises(RehearsalFailed, match=r"prompts_per_step=1000, but there are only \d+ training problems"):
         run_rehearsal(few, resolve_run(few))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rehearsal_of_a_run_in_remote_storage_is_beside_it_and_leaves_nothing(s3: S3Server, tmp_path: Path) -> None:
+    """So the learner's node sees it, whichever that is."""
+    beside = f"s3://{s3.bucket}/runs/other?endpoint_override={s3.endpoint}&region=us-east-1"
+    config = load(None, [f"run.dir={beside.replace('other', 'run')}", f"run.scratch={tmp_path}"], str)
+    with _place_beside(resolve_run(config)) as place:
+        small = resolve_run(rehearsal_config(config, place))
+        store, lease = small.open()
+        assert (str(small.location), small.location.place) == (place, s3.bucket)
+        store.commit("steps/one", b"1")
+        lease.release()
+    runs = open_store(beside.replace("runs/other", "runs"), make=False)
+    assert (runs.list(), store.workspace.exists()) == ((), False)
 
 
 def rehearse(machines: Machines, folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
