@@ -76,6 +76,11 @@ class ScorerPool:
         """Programs that a sandbox ran; cache hits don't count."""
 
     @property
+    def programs(self) -> ProgramQueue:
+        """All that were given, and what became of them."""
+        return self._queue
+
+    @property
     def actors(self) -> dict[str, Any]:
         return self._actors.handles
 

@@ -27,7 +27,10 @@ def score(
     out: Annotated[
         str | None, typer.Option(help="Where verdicts go, or the exclusion list; - is standard output.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Programs run at once. Default: as many as CPUs.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Programs run at once. Default: as many as CPUs, of the cluster where RAY_ADDRESS is set."),
+    ] = None,
     comparison: _Comparison = "format",
     evidence: Annotated[bool, typer.Option("--evidence", help="Add canonical form and approach.")] = False,
     validate: Annotated[bool, typer.Option("--validate", help="Run the problems' own solutions instead.")] = False,
@@ -44,9 +47,9 @@ def score(
         str | None, typer.Option(help="Score a run's rollouts again instead and report differences; change nothing.")
     ] = None,
 ) -> None:
-    """Score programs or a run's rollouts without Ray, or check a data set: solutions, tests, duplicates."""
+    """Score programs or a run's rollouts, or check a data set: solutions, tests, duplicates."""
     from raypoly.commands import score_files
-    from raypoly.commands.section_config import comparison_choice, scorer_config
+    from raypoly.commands.section_config import asked_workers, comparison_choice, scorer_config
 
     given, file, by = overrides or [], None if problems is None else Path(problems), comparison_choice(comparison)
     scores = bool(programs or evidence or validate or calibrated or by != "format")
@@ -74,7 +77,8 @@ def score(
         if programs is None or out is None or calibrated is not None:
             raise UsageError("Give --programs and --out to score programs, or --validate to check the problems.")
         with interruptible(describe_interrupt(out)):
-            score_files.score_files(file, Path(programs), out, config, evidence, by)
+            asked = asked_workers(config, given, workers)
+            score_files.score_files(file, Path(programs), out, config, asked, evidence, by)
 
 
 def _compare(file: Path, against: str | None, out: str | None, runs: bool) -> None:

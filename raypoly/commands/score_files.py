@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from raypoly.commands.command_output import (
     say_where,
 )
 from raypoly.commands.row_writer import Row, open_rows, refuse_overwriting
-from raypoly.commands.section_config import lasting_keys
+from raypoly.commands.section_config import lasting_keys, open_pool
 from raypoly.core.caches import file_sha256
 from raypoly.core.config import ComparisonChoice, ScorerConfig
 from raypoly.core.progress_display import show_progress
@@ -28,7 +28,6 @@ from raypoly.core.tables import ReportTable
 from raypoly.core.values import STATUSES, Evidence, Verdict
 from raypoly.data.formats import ProblemStream, files_of, read_problems, row_of
 from raypoly.data.similar import DuplicatePair, find_duplicates, find_overlaps
-from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.local_pool import LocalPool
 from raypoly.verifier.score_programs import (
     FAILED,
@@ -46,9 +45,15 @@ from raypoly.verifier.score_programs import (
 
 
 def score_files(
-    problems: Path, programs: Path, out: str, config: ScorerConfig, evidence: bool, comparison: ComparisonChoice
+    problems: Path,
+    programs: Path,
+    out: str,
+    config: ScorerConfig,
+    workers: int | None,
+    evidence: bool,
+    comparison: ComparisonChoice,
 ) -> None:
-    """Write a row for each program, after those of an interrupted start; print a table.
+    """Write a row for each program, after those of an interrupted start; print a table. `workers`: where it was asked.
 
     Raises `UsageError` for bad input before anything starts, `SandboxError` at the end where programs have no verdict.
     """
@@ -68,7 +73,8 @@ def score_files(
                 say(NOTES, f"{kept:,} programs have their verdicts already.")
             if not (left := survey.programs - kept):
                 return
-            pool = stack.enter_context(LocalPool(limit_workers(config, left), StrategyEvidence() if evidence else None))
+            given = config.model_copy(update={"evidence": evidence})
+            pool = stack.enter_context(closing(open_pool(given, workers, left)))
             stack.enter_context(show_progress("programs", left, lambda: (pool.done, pool.passed), NOTES))
             begin = time.monotonic()
             for program, verdict in scored(pool, known.problems, read_programs(programs, known, kept)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -45,16 +45,14 @@ from raypoly.commands.command_output import (
     say_where,
 )
 from raypoly.commands.row_writer import Row, open_rows
-from raypoly.commands.section_config import lasting_keys, run_scorer_config
+from raypoly.commands.section_config import asked_workers, lasting_keys, open_pool, run_scorer_config
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.progress_display import show_progress
 from raypoly.core.tables import ReportTable
 from raypoly.core.values import Problem, Verdict
 from raypoly.data.public_tests import set_apart
-from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.code_extraction import program_in
-from raypoly.verifier.local_pool import LocalPool
 from raypoly.verifier.rewards import AnsweredGroup, Rewards
 from raypoly.verifier.rewards.user_errors import told
 from raypoly.verifier.score_programs import score_each
@@ -84,7 +82,7 @@ def rescore(place: str, out: str | None, problems: Path | None, overrides: Seque
             if kept:
                 say(NOTES, f"{kept:,} groups are scored already.")
             left = max(_estimate_rollouts(run, walk.parts) - diff.rollouts, 0)
-            pool = stack.enter_context(LocalPool(config, StrategyEvidence() if config.evidence else None))
+            pool = stack.enter_context(closing(open_pool(config, asked_workers(config, overrides, workers))))
             stack.enter_context(show_progress("programs", left, lambda: (pool.done, pool.passed), NOTES))
             for group, verdicts in score_each(pool, walk.groups, partial(_programs_of, today)):
                 yield rescored_row(group, verdicts, today.get(group.problem_id), rewards, run.config)

@@ -1,15 +1,20 @@
-"""The sections `judge` and `scorer` of the config, from the words of a command line."""
+"""The sections `judge` and `scorer` of the config, from the words of a command line, and the scorers they ask for."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, get_args
 
+from raypoly.commands.command_output import NOTES, say
 from raypoly.core import settings
 from raypoly.core.config import ON_RESUME, ComparisonChoice, Config, JudgeConfig, ScorerConfig
 from raypoly.core.errors import UsageError
+from raypoly.strategies.evidence import StrategyEvidence
+from raypoly.verifier.local_pool import LocalPool, VerdictPool
+from raypoly.verifier.score_programs import limit_workers
 
 Section = TypeVar("Section", JudgeConfig, ScorerConfig)
 
@@ -42,6 +47,23 @@ def run_scorer_config(config: Config, overrides: Sequence[str], workers: int | N
     given = scorer_config(overrides, workers)
     scorer = _overlay(config.scorer, given, "scorer.", [*overrides, "scorer.workers"])
     return scorer.model_copy(update={"all_tests": True}) if config.reward.runs_all_tests else scorer
+
+
+def asked_workers(config: ScorerConfig, overrides: Sequence[str], workers: int | None) -> int | None:
+    """`config.workers` where a command's words ask for a number."""
+    asked = workers is not None or "scorer.workers" in map(_key_of, overrides)
+    return config.workers if asked else None
+
+
+def open_pool(config: ScorerConfig, asked: int | None, programs: int | None = None) -> VerdictPool:
+    """Scorers of the cluster where RAY_ADDRESS is set, as in a Ray job: as many as `asked`, or as it has CPUs; else of
+    this process. `programs`: there are no more."""
+    if os.environ.get("RAY_ADDRESS"):
+        from workflows.cluster_pool import ClusterPool
+
+        return ClusterPool(config, asked, programs, partial(say, NOTES))
+    limited = config if programs is None else limit_workers(config, programs)
+    return LocalPool(limited, StrategyEvidence() if config.evidence else None)
 
 
 def comparison_choice(name: str) -> ComparisonChoice:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from raypoly.commands.command_options import Overrides
 from raypoly.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from raypoly.core.config import ScorerConfig
-    from raypoly.integrations.in_process import VerdictPool
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -42,7 +37,7 @@ def serve(
     import sys
     import threading
 
-    from raypoly.commands.section_config import scorer_config
+    from raypoly.commands.section_config import asked_workers, open_pool, scorer_config
     from raypoly.integrations.http_server import Server, Service
     from raypoly.integrations.in_process import Verifier
 
@@ -50,8 +45,7 @@ def serve(
     if not token and host not in _LOOPBACK:
         raise UsageError(f"--host {host} can be reached by others: set {token_env} to a token that clients give.")
     config = scorer_config(overrides or [], workers).model_copy(update={"evidence": evidence})
-    asked = workers or any(word.startswith("scorer.workers=") for word in overrides or [])
-    pool = _cluster_pool(config, config.workers if asked else None) if os.environ.get("RAY_ADDRESS") else None
+    pool = open_pool(config, asked_workers(config, overrides or [], workers))
     sys.setswitchinterval(0.0005)  # a sandbox's thread has little to do at a time, and a core idles until it does it
     with Verifier(() if problems is None else problems, evidence=evidence, config=config, pool=pool) as verifier:
         try:
@@ -68,12 +62,3 @@ def serve(
             server.serve_forever()
         except KeyboardInterrupt:
             typer.echo("Stopped; verdicts that were not sent are computed again when they are asked for.", err=True)
-
-
-def _cluster_pool(scorer: ScorerConfig, workers: int | None) -> VerdictPool:
-    from raypoly.core import settings
-    from workflows.cluster_pool import ClusterPool
-
-    return ClusterPool(
-        settings.load(None).model_copy(update={"scorer": scorer}), workers, partial(typer.echo, err=True)
-    )

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from raypoly.data.formats import ProblemFile, problem_of, program_of, read_probl
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.code_extraction import program_in
-from raypoly.verifier.local_pool import LocalPool, unknown_verdict
+from raypoly.verifier.local_pool import LocalPool, VerdictPool, unknown_verdict
 from raypoly.verifier.rewards import fraction, passed
 from raypoly.verifier.rewards.reward_function import outcome_of
 from raypoly.verifier.score_programs import by_id
@@ -35,13 +35,6 @@ Reward = Callable[[Problem, Rollout, Verdict], float | None]
 """As `reward.name` takes it, not async: a rollout has its `text`, and "stop" as its `finish_reason`."""
 _NAMED: Mapping[str, Reward] = {"passed": passed, "fraction": fraction}
 _NO_TOKENS = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
-
-
-class VerdictPool(Protocol):
-    """As `LocalPool`."""
-
-    def score(self, programs: Iterable[tuple[Problem, str | None]]) -> Iterator[Verdict]: ...
-    def close(self) -> None: ...
 
 
 class Verifier:

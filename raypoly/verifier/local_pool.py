@@ -14,13 +14,15 @@ import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import IsolationMissing, SandboxError, UsageError
 from raypoly.core.values import Problem, Verdict
 from raypoly.verifier.program_queue import RETRIES, Chunk, ProgramQueue, QueuedProgram
 from raypoly.verifier.sandbox import EvidenceReader, Sandbox
+
+T = TypeVar("T")
 
 BROKEN = "the tests can't be run: "
 """Start of a verdict's detail if the problem is at fault."""
@@ -36,6 +38,42 @@ def unknown_verdict(error: BaseException | None) -> Verdict:
     """`infra`: of a sandbox that failed, which may be asked again, or of tests that can't be run, which may not."""
     failed = isinstance(error, SandboxError)
     return Verdict("infra", 0, 0, 0.0, f"{'' if failed else BROKEN}{error}", repeatable=not failed)
+
+
+class VerdictPool(Protocol):
+    """Scorers of this process (`LocalPool`), or of a cluster."""
+
+    @property
+    def done(self) -> int: ...
+    @property
+    def passed(self) -> int: ...
+    @property
+    def cpu_seconds(self) -> float: ...
+    def score(self, programs: Iterable[tuple[Problem, str | None]]) -> Iterator[Verdict]: ...
+    def close(self) -> None: ...
+
+
+def in_order(
+    programs: Iterable[tuple[Problem, str | None]],
+    begin: Callable[[Problem, str | None], T],
+    is_done: Callable[[T], bool],
+    verdict_of: Callable[[T], Verdict],
+) -> Iterator[Verdict]:
+    """A verdict for each program, in order. What is behind a slow one is begun as far as the window reaches."""
+    window: deque[tuple[T, int]] = deque()
+    held, last = 0, None
+    for problem, code in programs:
+        size = len(code or "") + (0 if problem is last else len(problem.tests.source))
+        last = problem
+        window.append((begin(problem, code), size))
+        held += size
+        # take what is done in order; if the window is full, wait for its oldest
+        while window and (is_done(window[0][0]) or len(window) >= _WINDOW or held >= WINDOW_CHARACTERS):
+            program, size = window.popleft()
+            held -= size
+            yield verdict_of(program)
+    for program, _ in window:
+        yield verdict_of(program)
 
 
 class PoolClosed(BaseException):
@@ -97,22 +135,7 @@ class LocalPool:
 
         Raises `SandboxError` if a worker can't be started any more.
         """
-        window: deque[tuple[QueuedProgram, int]] = deque()
-        held, last = 0, None
-        for problem, code in programs:
-            size = len(code or "") + (0 if problem is last else len(problem.tests.source))
-            last = problem
-            with self._work:
-                window.append((self._queue.put(problem, code), size))
-                self._work.notify()
-            held += size
-            # take what is done in order; if the window is full, wait for its oldest
-            while window and (window[0][0].done or len(window) >= _WINDOW or held >= WINDOW_CHARACTERS):
-                program, size = window.popleft()
-                held -= size
-                yield self._verdict(program)
-        for program, _ in window:
-            yield self._verdict(program)
+        return in_order(programs, self._begin, lambda program: program.done, self._verdict)
 
     def reference_seconds(self, problem: Problem) -> float | None:
         """The problem's calibration; None if its solution did not pass."""
@@ -131,6 +154,12 @@ class LocalPool:
                     _raise_in(thread)
             for thread in alive:
                 thread.join(_STOP_SECONDS)
+
+    def _begin(self, problem: Problem, code: str | None) -> QueuedProgram:
+        with self._work:
+            program = self._queue.put(problem, code)
+            self._work.notify()
+        return program
 
     def _wake(self, program: QueuedProgram) -> None:
         for news in self._waits.pop(program, ()):

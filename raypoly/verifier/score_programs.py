@@ -25,7 +25,7 @@ from raypoly.core.values import Problem, Verdict
 from raypoly.data.formats import ProblemFile, program_of
 from raypoly.data.formats.row_files import FileRow, read_rows
 from raypoly.verifier.code_extraction import extract_code
-from raypoly.verifier.local_pool import BROKEN, LocalPool
+from raypoly.verifier.local_pool import BROKEN, LocalPool, VerdictPool
 
 T = TypeVar("T")
 NO_SOLUTION = "no solution to check it by"
@@ -66,7 +66,7 @@ class Validation:
 
 
 def scored(
-    pool: LocalPool, problems: Mapping[str, Problem], programs: Iterable[GivenProgram]
+    pool: VerdictPool, problems: Mapping[str, Problem], programs: Iterable[GivenProgram]
 ) -> Iterator[tuple[GivenProgram, Verdict]]:
     """Each program with its verdict, in order, as a stream. `problems` by id.
 
@@ -112,7 +112,7 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
 
 
 def score_each(
-    pool: LocalPool, items: Iterable[T], programs: Callable[[T], Sequence[tuple[Problem, str | None]]]
+    pool: VerdictPool, items: Iterable[T], programs: Callable[[T], Sequence[tuple[Problem, str | None]]]
 ) -> Iterator[tuple[T, tuple[Verdict, ...]]]:
     """Each item with the verdicts of its `programs` (perhaps none), in order. Items are read on demand."""
     waiting: deque[tuple[T, int]] = deque()

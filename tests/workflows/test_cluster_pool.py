@@ -1,4 +1,4 @@
-"""`raypoly serve` where a Ray cluster is named: its scorers score."""
+"""`raypoly serve` and `raypoly score` where a Ray cluster is named: its scorers score."""
 
 import json
 import os
@@ -33,3 +33,27 @@ def test_a_cluster_s_scorers_serve_verdicts(machines: Machines, tmp_path: Path) 
         finally:
             served.terminate()
     assert served.returncode == 0
+
+
+def test_a_cluster_s_scorers_score_a_file_as_this_machine_s_do(machines: Machines, tmp_path: Path) -> None:
+    (problems := tmp_path / "problems.jsonl").write_text("\n".join(map(json.dumps, (DOUBLE, BROKEN))))
+    codes = ["def f(n):\n    return n", None, *[f"def f(n):\n    return {k} * n" for k in range(4)]]
+    rows = [{"id": f"c{n}", "problem_id": "double", "code": code} for n, code in enumerate(codes)]
+    rows.append({"id": "b", "problem_id": "broken", "code": LOOP})
+    (programs := tmp_path / "programs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    command = [sys.executable, "-m", "raypoly.cli", "score", "--problems", str(problems), "--programs", str(programs)]
+    written = {}
+    for place in ("", machines.address):
+        out = tmp_path / f"verdicts{len(written)}.jsonl"
+        ended = subprocess.run(
+            [*command, "--evidence", "--out", str(out)],
+            env=os.environ | {"RAY_ADDRESS": place},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 1, ended.stderr  # one has no verdict
+        found = [json.loads(line) for line in out.read_text().splitlines()]
+        written[place] = [{key: value for key, value in row.items() if key != "cpu_seconds"} for row in found]
+    assert written[""] == written[machines.address]
+    assert {row["status"] for row in written[""]} == {"passed", "wrong", "no_code", "infra"}
