@@ -24,12 +24,12 @@ from typing import Any, TypeVar
 import numpy as np
 import ray
 
-from actors.calls import CallContext, ReplacedActor
+from actors.calls import LOST, CallContext, ReplacedActor
 from actors.watched import Pulse, Watched, all_stacks, of_run
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import RaypolyError
 from raypoly.core.values import Labels, Problem, Rollout, TestSuite, Verdict
-from raypoly.strategies.judge import Judge, build_judge, is_shared
+from raypoly.strategies.judge import Judge, build_judge, in_engine, is_shared
 from raypoly.strategies.judge.fair_queue import FairThreads
 from raypoly.strategies.judge.judge_keys import key_variable_names
 from raypoly.strategies.judge.judge_usage import QuestionTerms, UsageCounts, asking_for, count_usage
@@ -119,6 +119,11 @@ class JudgeActor(Watched):
     async def probe(self, asker: str, terms: QuestionTerms) -> JudgeAnswer[None]:
         return await self._serving(self._side_threads, asker, _count_work(terms, lambda: self._judge.probe()))
 
+    async def sleep(self) -> None:
+        """Free the GPU until the next question, of a judge in an engine."""
+        judge: Any = self._judge
+        await self._serving(self._side_threads, "", judge.sleep)
+
     async def stats(self) -> dict[str, Any]:
 
         def counts() -> dict[str, Any]:
@@ -144,7 +149,9 @@ class JudgeActor(Watched):
             self.beat()
 
     async def pulse(self) -> Pulse:
-        return self._pulse()
+        pulse = self._pulse()
+        # an engine that counts its steps shows progress within a long answer
+        return replace(pulse, beats=pulse.beats + getattr(self._built, "decoded", 0))
 
     async def stacks(self) -> str:
         return all_stacks()
@@ -170,13 +177,14 @@ class JudgeClient(ReplacedActor):
         spent: Callable[[], float] = lambda: 0.0,
         on_use: Callable[[UsageCounts], None] = lambda usage: None,
         context: CallContext | None = None,
+        sleeps: bool = False,
     ) -> None:
         """`run`: who asks, the same at each start of a run. `spent`: US dollars so far. `on_use` gets each question's
-        usage."""
+        usage. `sleeps`: its engine does, but in its turn."""
         super().__init__("judge", context)
         self._config, self._options, self._idle_seconds = config, options, idle_seconds
         self._spent, self._on_use = spent, on_use
-        self._shared = is_shared(config)
+        self._shared, self.in_engine, self.sleeps = is_shared(config), in_engine(config), sleeps
         # a shared one may end itself just when it is found, and its name outlives it
         self._retry_seconds = _RETRY_SECONDS if self._shared else 0.0
         self._name = run or uuid.uuid4().hex[:12]
@@ -212,6 +220,17 @@ class JudgeClient(ReplacedActor):
         )
         self._unwrap(answer)
 
+    async def rest(self) -> None:
+        """Let an engine that shares the policy's GPU sleep until the next question."""
+        if self.sleeps and self._actor is not None:
+            try:
+                await self._once("judge", lambda actor: actor.sleep.remote())
+            except LOST:
+                self.stop()  # its memory is free; the next question finds it gone, and replaces it
+
+    async def _made_ready(self) -> None:
+        await self.rest()
+
     async def stats(self) -> dict[str, Any]:
         if self._actor is None:
             return {}
@@ -244,7 +263,8 @@ class JudgeClient(ReplacedActor):
     def _launch(self) -> Any:
         if not self._shared:
             options = {"max_concurrency": _WAITING, **self._options}
-            return ray.remote(JudgeActor).options(name=self._next_name, **options).remote(self._config, _GROUPS_AT_ONCE)
+            groups = self._config.concurrency if self.in_engine else _GROUPS_AT_ONCE
+            return ray.remote(JudgeActor).options(name=self._next_name, **options).remote(self._config, groups)
         config = self._config.model_copy(update={name: JudgeConfig.model_fields[name].default for name in _DRIVERS_OWN})
         files = [_content(path) for path in (config.api_key_file, config.prompt_file) if path is not None]
         secret = [*sorted(self._keys.items()), *files]  # an actor reads its files once, and they may have changed since

@@ -152,11 +152,16 @@ async def _measured(
     """(results of one scaffold, table, groups that count). Raises `TooManySetAside` if no tests can be run."""
     watch = Stopwatch(lambda stage, groups: opened.observers.progress.stage(stage, groups, len(problems)))
     rounds = _rounds(opened, scaffold, step, split, samples)
+    takes_turns = opened.config.evaluate.judge and opened.services.judge.sleeps
     async with asyncio.TaskGroup() as tasks:
         flows: dict[int, asyncio.Task[Group]] = {}
         async for group in rounds.run(dict(enumerate(problems)), {}, ()):
             watch.done("generate")
             flows[group.slot] = tasks.create_task(_pass_stages(opened, group, problems[group.slot], watch))
+        if takes_turns:
+            await opened.services.generator.rest()
+    if takes_turns:
+        await opened.weights.sync()  # wakes the engines for what follows
     groups = [flows[slot].result() for slot in sorted(flows)]
     set_aside = {group.problem_id: reason for group in groups if (reason := skip_reason(group)) is not None}
     if len(set_aside) == len(groups):

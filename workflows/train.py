@@ -104,6 +104,7 @@ class Training:
         """The step's update. Groups are taken in slot order, each as soon as it and all before it are ready, and not
         before the learner's device is free."""
         await self.services.generator.idle()
-        if self.stages.before_update and self.config.train.mini_batch_prompts:
+        if self.services.judge.sleeps or (self.stages.before_update and self.config.train.mini_batch_prompts):
             await asyncio.wait(groups)  # for what is asked of these weights, before the first update changes them
+        await self.services.judge.rest()
         return await self.services.learner.update(step, groups, watch)

@@ -66,9 +66,10 @@ class GroupStage(ABC):
     """Whether a finding has a value for each of the group's N rollouts or D drafts, or one for the group. `token`: for
     each rollout float32 [T], a number for each of the policy's own tokens; such columns are `TOKENS` (the default's
     too), and `findings` have them as `TokenArrays`, a sequence of N arrays."""
-    device: ClassVar[Literal["free", "learner"]] = "free"
-    """`free`: groups run at the same time. `learner`: it needs the learner's device, under the sampler's weights.
-    Then engines that share the device sleep, one group runs at a time, and before the step's first update."""
+    device: ClassVar[Literal["free", "between", "learner"]] = "free"
+    """`free`: groups run at the same time. `between`: so they do once engines that share the learner's device sleep.
+    `learner`: it needs that device too, under the sampler's weights: one group runs at a time, and before the step's
+    first update."""
     columns: ClassVar[Mapping[str, pa.DataType]] = {"value": pa.float64()}
     """The finding's Arrow columns. `run` returns the values of a single column, or a mapping of several."""
     optional: ClassVar[frozenset[str]] = frozenset()

@@ -374,9 +374,12 @@ class ScorerConfig(Section):
 
 
 class JudgeConfig(Section):
-    """The judge decides which programs of a group share a strategy."""
+    """The judge decides which programs of a group share a strategy. Keys for `openai` that are not about its server are
+    for `local` too."""
 
-    name: str = Field("structural", description="`structural`, `openai`, `http`, `ensemble`, or package.module:Class.")
+    name: str = Field(
+        "structural", description="`structural`, `openai`, `local`, `http`, `ensemble`, or package.module:Class."
+    )
     members: list[str] = Field(
         default_factory=list, description="For `ensemble`: the judges to ask, two or more. The majority decides."
     )
@@ -401,7 +404,28 @@ class JudgeConfig(Section):
         description="For `openai`: address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1. Default: "
         "OpenAI's public address.",
     )
-    model: str = Field("gpt-4.1-mini", description="For `openai`: the model that clusters.")
+    model: str = Field(
+        "gpt-4.1-mini",
+        description="The model that clusters. For `local`: a Hugging Face folder, a hub id or a `.gguf` file.",
+    )
+    sha256: str | None = Field(
+        None, description="Of a `local` model's files here. raypoly sets it, so that another model is another run."
+    )
+    engine: str = Field(
+        "vllm",
+        description="For `local`: `vllm`, which holds answers to their JSON schema, or `transformers`, which does not.",
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "bfloat16", description="For `local`: the type in which its engine multiplies."
+    )
+    max_prompt_tokens: int = Field(
+        6144, ge=64, description="For `local`: longest question. A group with a longer one is unjudged."
+    )
+    gpu_memory_fraction: float = resumable(
+        0.2, gt=0, lt=1, description="For `local`: its engine's share of the learner's first GPU."
+    )
+    memory_gib: float = resumable(1.0, gt=0, description="For `local`: KV cache on a CPU, in GiB, at most.")
+    threads: int = Field(1, ge=1, description="For `local`: compute threads on a CPU.")
     view: Literal["canonical", "raw"] = Field(
         "canonical", description="For `openai`: show programs in canonical form, or as they were written (`raw`)."
     )
@@ -433,7 +457,9 @@ class JudgeConfig(Section):
         description="For `openai`: most seconds for one call in all. For `http`: most seconds without an answer. A "
         "server that can't be reached is found sooner (docs/judge.md).",
     )
-    concurrency: int = resumable(64, ge=1, description="For `openai`: most calls in flight; it adapts.")
+    concurrency: int = resumable(
+        64, ge=1, description="For `openai`: most calls in flight; it adapts. For `local`: most answers at once."
+    )
     requests_per_minute: int | None = resumable(
         None, ge=1, description="For `openai`: your own limit, on top of the server's."
     )
@@ -479,7 +505,7 @@ class JudgeConfig(Section):
         None,
         ge=0,
         description="Steps between checks for drift, which judge gold groups anew; 0 is never. Default: 25, and never "
-        "for `structural`.",
+        "for `structural` and `local`.",
     )
     canary_groups: int = resumable(4, ge=1, description="Gold groups in each check, always the same ones.")
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.core.caches import FolderCache, cache_root, file_sha256, find_damage, folder_fingerprint
-from raypoly.core.config import DistillConfig, ModelConfig
+from raypoly.core.config import DistillConfig, JudgeConfig, ModelConfig
 from raypoly.core.errors import RaypolyError, UsageError
 from raypoly.core.plugins import PACKAGED_MODELS
 
@@ -143,7 +143,7 @@ def with_sha256(model: ModelConfig) -> ModelConfig:
 
 
 def teacher_place(teacher: str) -> Path:
-    """The path that `distill.teacher` names, of a run's folder its model's. Nothing need be there."""
+    """The path that `distill.teacher` or `judge.model` names, of a run's folder its model's. Nothing need be there."""
     folder = Path(teacher).expanduser()
     of_run = folder / "model"
     return of_run if (of_run / _TOKENIZER).is_file() and not (folder / _TOKENIZER).is_file() else folder
@@ -153,19 +153,30 @@ def with_teacher(distill: DistillConfig) -> DistillConfig:
     """The config with `sha256` of a teacher's file or folder here. Raises `UsageError` as `with_sha256`."""
     if distill.teacher is None or distill.server:
         return distill
-    folder = teacher_place(distill.teacher)
-    if not folder.exists() and distill.teacher not in PACKAGED_MODELS:  # on the hub, or gone since the run ended
-        return distill
-    gguf = GgufModel.find(distill.teacher, "distill.teacher")
+    return distill.model_copy(update={"sha256": _hash_here("distill.teacher", distill.teacher, distill.sha256)})
+
+
+def with_judge_model(judge: JudgeConfig) -> JudgeConfig:
+    """The same of a judge that is a model here."""
+    if judge.name != "local":
+        return judge
+    return judge.model_copy(update={"sha256": _hash_here("judge.model", judge.model, judge.sha256)})
+
+
+def _hash_here(key: str, name: str, given: str | None) -> str | None:
+    """Of a model's file or folder; `given` where it is on the hub, or gone since the run ended."""
+    folder = teacher_place(name)
+    if not folder.exists() and name not in PACKAGED_MODELS:
+        return given
+    gguf = GgufModel.find(name, key)
     try:
         found = gguf.sha256 if gguf else folder_fingerprint(folder)
     except OSError as error:
-        raise UsageError(f"distill.teacher={distill.teacher} could not be read ({error.strerror or error}).") from error
-    if distill.sha256 not in (None, found):
-        raise UsageError(
-            f"distill.sha256={distill.sha256}, but distill.teacher={distill.teacher} has {found}: it is another model."
-        )
-    return distill.model_copy(update={"sha256": found})
+        raise UsageError(f"{key}={name} could not be read ({error.strerror or error}).") from error
+    if given not in (None, found):
+        section = key.partition(".")[0]
+        raise UsageError(f"{section}.sha256={given}, but {key}={name} has {found}: it is another model.")
+    return found
 
 
 @cache

@@ -78,7 +78,7 @@ def forecast_judge(config: Config) -> JudgeForecast:
 
 def _group_usd(config: Config) -> float | None:
     if config.judge.name != "openai":
-        return 0.0 if config.judge.name == "structural" else None
+        return 0.0 if config.judge.name in ("structural", "local") else None
     # The client takes a second to import.
     from raypoly.strategies.judge.openai.token_cost import TokenUsage, compute_cost, configured_prices
 

@@ -12,7 +12,7 @@ out of sums, which then are "at least".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raypoly.algorithms import objectives
 from raypoly.algorithms.group_stage import own_stages
@@ -24,6 +24,7 @@ from raypoly.planning.learner_memory import (
     ALWAYS,
     CONTEXT,
     HAND_OVER,
+    JUDGING,
     SAMPLING,
     DeviceMemory,
     MemoryPart,
@@ -33,8 +34,9 @@ from raypoly.planning.learner_memory import (
     width,
 )
 from raypoly.planning.model_shape import ModelShape, shape_of, teacher_folder
-from raypoly.planning.preflight import BASE_MEMORY, WORKER_MEMORY
-from raypoly.rollouts.engines import cpu_cache_bytes
+from raypoly.planning.preflight import BASE_MEMORY, WORKER_MEMORY, asks_judge
+from raypoly.rollouts.engines import cpu_cache_bytes, engine_of_judge
+from raypoly.strategies.judge import in_engine
 
 _ACTIVITY = {
     "sampling": "while responses are sampled",
@@ -42,6 +44,7 @@ _ACTIVITY = {
     "layers": "while gradients are computed",
     "AdamW": "while AdamW steps",
     "hand-over": "while new weights go to the engine",
+    "judging": "while groups are judged",
 }
 
 Need = Callable[[Config], int]
@@ -58,7 +61,8 @@ _ASLEEP = 2 * GIB  # context, graphs and workspaces of an engine asleep. An esti
 
 def plan_memory(config: Config, shape: ModelShape, device: Device, layout: DeviceLayout) -> Sequence[DeviceMemory]:
     """Raises `UsageError` where the engine has no room for one sequence."""
-    learner = (*learner_parts(config, shape, layout), *_stage_models(config, layout), *_teacher(config, device, layout))
+    models = (*_stage_models(config, layout), *_teacher(config, device, layout), *_judge(config, device, layout))
+    learner = (*learner_parts(config, shape, layout), *models)
     engine = tuple(engine_parts(config, shape, device, layout))
     if layout.kind == "split":
         return [DeviceMemory("the learner's GPU", learner), DeviceMemory("the engine's GPU", engine)]
@@ -76,6 +80,7 @@ def host_memory(config: Config, shape: ModelShape, layout: DeviceLayout) -> Devi
         MemoryPart("a checkpoint's copy", checkpoint_bytes(config, shape)),
         MemoryPart("its moments, where it is read back", moments),
         *(on_their_way if layout.through_host else []),
+        *(_judge_asleep(config) if layout.kind == "colocated" else []),
         *_others(config),
     )
     return DeviceMemory("the host", parts)
@@ -128,6 +133,37 @@ def _teacher(config: Config, device: Device, layout: DeviceLayout) -> Iterator[M
     context = 0 if layout.kind == "cpu" else CONTEXT
     size = None if shape is None else each * shape.parameters + context
     yield MemoryPart("the teacher", size, keys=("distill.dtype",))
+
+
+def _judge(config: Config, device: Device, layout: DeviceLayout) -> Iterator[MemoryPart]:
+    # Beside the learner's first rank; colocated, it sleeps but in its turn.
+    if not (in_engine(config.judge) and asks_judge(config)):
+        return
+    awake = JUDGING if layout.kind == "colocated" else ALWAYS
+    judge, shape = with_judge_as_policy(config), shape_of(config.judge.model)
+    if shape is None:
+        yield MemoryPart("judge's engine", None, awake)
+        return
+    try:
+        for part in engine_parts(judge, shape, device, layout):
+            phases = awake if part.phases in (SAMPLING, ALWAYS) else ALWAYS - JUDGING
+            yield replace(part, name=f"judge's {part.name}", phases=phases, keys=("judge.gpu_memory_fraction",))
+    except UsageError as error:
+        said = str(error).replace("generator.max_tokens", "judge.max_prompt_tokens").replace("generator.", "judge.")
+        raise UsageError(said.replace("The engine", "The judge's engine")) from error
+
+
+def _judge_asleep(config: Config) -> Iterator[MemoryPart]:
+    shape = shape_of(config.judge.model) if in_engine(config.judge) and asks_judge(config) else None
+    if shape is not None:
+        yield MemoryPart("the judge's weights, asleep", _weights(with_judge_as_policy(config), shape))
+
+
+def with_judge_as_policy(config: Config) -> Config:
+    """The config of a run whose engine is the judge's: a group is a rollout for each vote."""
+    model = config.model.model_copy(update={"dtype": config.judge.dtype})
+    train = config.train.model_copy(update={"rollouts": config.judge.votes})
+    return config.model_copy(update={"generator": engine_of_judge(config.judge), "model": model, "train": train})
 
 
 def _others(config: Config) -> tuple[MemoryPart, ...]:

@@ -15,7 +15,7 @@ from raypoly.planning.canned_rewards import describe_rewards
 from raypoly.planning.cost import forecast_judge
 from raypoly.planning.device_memory import check_memory, engine_room, host_memory, plan_memory
 from raypoly.planning.devices import Device, choose_device, layout_of, this_machine
-from raypoly.planning.learner_memory import PHASES, DeviceMemory, checkpoint_bytes, model_bytes, trained_weights
+from raypoly.planning.learner_memory import DeviceMemory, checkpoint_bytes, model_bytes, trained_weights
 from raypoly.planning.model_shape import RowLayout, row_layout, shape_of
 from raypoly.planning.run_config import usable_problems
 from raypoly.rollouts import scaffolds
@@ -172,16 +172,17 @@ def _memory(config: Config, device: Device) -> Iterator[str]:
 
 
 def _memory_table(holding: DeviceMemory, device: Device) -> Iterator[str]:
+    phases = holding.phases
     rows = [
-        (part.name, *("" if phase not in part.phases else format_bytes(part.bytes) for phase in PHASES))
+        (part.name, *("" if phase not in part.phases else format_bytes(part.bytes) for phase in phases))
         for part in holding.parts
     ]
     together = "together" if not holding.unknown else "together, at least"
     rows += [
-        (together, *(format_bytes(holding.total(phase)) for phase in PHASES)),
+        (together, *(format_bytes(holding.total(phase)) for phase in phases)),
         ("of which there are", format_bytes(device.memory)),
     ]
-    return ReportTable((holding.where, *PHASES), rows).columns(30, 10)
+    return ReportTable((holding.where, *phases), rows).columns(30, 10)
 
 
 def _cost(config: Config) -> Iterator[str]:

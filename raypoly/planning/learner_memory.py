@@ -22,16 +22,18 @@ from raypoly.learner.logit_chunks import chunk_on, tokens_of_chunk
 from raypoly.planning.devices import DeviceLayout
 from raypoly.planning.model_shape import ModelShape
 
-Phase = Literal["sampling", "logits", "layers", "AdamW", "hand-over"]
+Phase = Literal["sampling", "logits", "layers", "AdamW", "hand-over", "judging"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-"""`logits`: the end of a micro-batch's forward pass. `layers`: its backward pass."""
+"""`logits`: the end of a micro-batch's forward pass. `layers`: its backward pass. `judging`: a judge's engine is awake
+and the policy's asleep."""
 ALWAYS = frozenset(PHASES)
 LOGITS: frozenset[Phase] = frozenset({"logits"})
 LAYERS: frozenset[Phase] = frozenset({"layers"})
 GRADIENTS = LOGITS | LAYERS
 HAND_OVER: frozenset[Phase] = frozenset({"hand-over"})
 LEARNING: frozenset[Phase] = GRADIENTS | {"AdamW"}
-SAMPLING = ALWAYS - LEARNING
+JUDGING: frozenset[Phase] = frozenset({"judging"})
+SAMPLING = ALWAYS - LEARNING - JUDGING
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,14 @@ class DeviceMemory:
         return sum(part.bytes or 0 for part in self.parts if phase in part.phases)
 
     @property
+    def phases(self) -> Sequence[Phase]:
+        """`judging` only where a part is held in it alone."""
+        judged = any(part.phases == JUDGING for part in self.parts)
+        return [phase for phase in PHASES if judged or phase not in JUDGING]
+
+    @property
     def peak(self) -> Phase:
-        return max(PHASES, key=self.total)
+        return max(self.phases, key=self.total)
 
     @property
     def needed(self) -> int:

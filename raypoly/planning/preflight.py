@@ -19,7 +19,7 @@ from raypoly.algorithms.objectives.objective import STAGE_OF, needed_stages
 from raypoly.core.config import Config, DistillConfig, JudgeConfig
 from raypoly.core.endpoint_config import check_address
 from raypoly.core.errors import MissingHere, MissingKey, UsageError
-from raypoly.core.gguf_models import GgufModel
+from raypoly.core.gguf_models import GgufModel, teacher_place
 from raypoly.core.plugins import load_plugin
 from raypoly.data.formats import files_of
 from raypoly.data.hub import hub_split
@@ -87,8 +87,9 @@ def _errors(config: Config) -> Iterator[UsageError]:
 
 def _names(config: Config) -> None:
     # The engine's actor loads the engine, since its packages load slowly.
-    if ":" not in config.generator.engine and config.generator.engine not in engines.KNOWN:
-        load_plugin(config.generator.engine, engines.KNOWN, "generator.engine")
+    for key, engine in (("generator.engine", config.generator.engine), ("judge.engine", config.judge.engine)):
+        if ":" not in engine and engine not in engines.KNOWN:
+            load_plugin(engine, engines.KNOWN, key)
     load_plugin(config.judge.name, judge.KNOWN, "judge.name")
     load_plugin(config.problems.source, problems.KNOWN, "problems.source")
 
@@ -218,7 +219,38 @@ def _keys(config: Config) -> None:
         raise MissingKey(f"judge.api_key_env={key}, but the environment variable {key} is not set: export {key}=...")
 
 
+_OF_SERVERS = (
+    *("base_url", "url", "api_key_env", "api_key_file", "failover_url", "failover_model", "failover_key_env"),
+    *("requests_per_minute", "tokens_per_minute", "price_input", "price_cached", "price_output", "budget_usd"),
+    "canary_every",
+)
+
+
+def _local_judge(config: Config) -> Iterator[str]:
+    judge = config.judge
+    if "local" in judge.members:
+        yield (
+            "judge.members names local, and an ensemble holds no model: set judge.name=local, or serve the model "
+            "(vllm serve) and name openai."
+        )
+    if judge.name != "local":
+        return
+    if given := [key for key in _OF_SERVERS if getattr(judge, key)]:
+        yield f"judge.{given[0]} is about a server, and judge.name=local asks a model here: drop one of the two."
+    if judge.model == JudgeConfig.model_fields["model"].default:
+        yield "judge.name=local needs judge.model: a Hugging Face folder, a hub id or a .gguf file."
+        return
+    yield from _model_at(judge.model, "judge.model", str(teacher_place(judge.model)), trained=False)
+    longest, context = engines.engine_of_judge(judge).longest_row, context_of(judge.model)
+    if context is not None and longest > context:
+        yield (
+            f"judge.model={judge.model} reads {context} tokens, and a question with its answer may have {longest}: "
+            "lower judge.max_prompt_tokens or judge.max_answer_tokens."
+        )
+
+
 def _judge(config: Config) -> Iterator[str]:
+    yield from _local_judge(config)
     if not config.scorer.evidence and asks_judge(config) and _reads_evidence(config.judge):
         agreed = config.judge.labels == "agreed"
         asked = "judge.labels=agreed" if agreed else f"judge.name={config.judge.name}"
@@ -233,7 +265,7 @@ def _reads_evidence(judge: JudgeConfig) -> bool:
         return True
     if judge.name == "ensemble":
         return judge.view == "canonical" or "structural" in judge.members
-    return judge.name == "structural" or (judge.name == "openai" and judge.view == "canonical")
+    return judge.name == "structural" or (judge.name in ("openai", "local") and judge.view == "canonical")
 
 
 def _evidence(config: Config) -> Iterator[str]:
@@ -305,7 +337,7 @@ def _model(config: Config) -> Iterator[str]:
         yield from _model_at(config.model.path, "model.path", config.model.path)
 
 
-def _model_at(path: str, key: str, place: str) -> Iterator[str]:
+def _model_at(path: str, key: str, place: str, trained: bool = True) -> Iterator[str]:
     """`place`: where its files are."""
     gguf, folder = GgufModel.find(path, key), Path(place).expanduser()
     if gguf is not None:
@@ -322,7 +354,7 @@ def _model_at(path: str, key: str, place: str) -> Iterator[str]:
         )
     elif folder.parent.is_dir() or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):  # else a hub id, `owner/name`
         yield f"{key}={path} does not exist."
-    if is_mixture(place):
+    if trained and is_mixture(place):
         yield (
             f"{key}={path} is a mixture of experts, whose routing and balancing loss the learner does not train: "
             f"set {key} to a dense model."
@@ -424,6 +456,7 @@ def asks_learner_device(distill: DistillConfig) -> bool:
 def _asking(config: Config) -> Sequence[str]:
     given = {"reference_logprobs": losses.of_run(config).config.kl_in_reward > 0}
     given["teacher_logprobs"] = asks_learner_device(config.distill)
+    given["judge"] = judge.in_engine(config.judge) and asks_judge(config)
     return [name for name, asks in given.items() if asks]
 
 
@@ -435,7 +468,7 @@ def refuse_asking_between(config: Config, sleeps: bool, stages: Sequence[str] = 
         asking.insert(0, f"objective.name={config.objective.name} asks")
     if sleeps and config.train.refill and asking:
         raise UsageError(
-            f"{asking[0]} the learner about each group, which with "
+            f"{asking[0]} the learner's device about each group, which with "
             f"generator.placement=colocated has to wait until nothing more is sampled, and train.refill="
             f"{config.train.refill} samples more when groups are valued: set train.refill=0, or "
             "generator.placement=split."

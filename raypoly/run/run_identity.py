@@ -25,7 +25,7 @@ from raypoly.core import __version__
 from raypoly.core.config import Config, Section, StagesConfig
 from raypoly.core.config_keys import config_keys, dotted_values, flatten_keys
 from raypoly.core.errors import CorruptData, StorageError, UsageError
-from raypoly.core.gguf_models import with_sha256, with_teacher
+from raypoly.core.gguf_models import with_judge_model, with_sha256, with_teacher
 from raypoly.core.plugins import load_plugin, recipe_parts
 from raypoly.run.crash import CONFIG_KEY
 from raypoly.run.run_folder import explain_unusable, open_leased, run_location
@@ -126,6 +126,7 @@ def resolve_run(config: Config) -> RunDirectory:
             "model": with_sha256(config.model),
             "stages": _identified(config.stages, config.objective.name),
             "distill": with_teacher(config.distill),
+            "judge": with_judge_model(config.judge),
         }
     )
     objective = config.objective.name.rpartition(":")[2].replace("/", "-")

@@ -154,6 +154,11 @@ class TimedScorers(ScorerPool):
 class TimedJudge:
     """Answers any number of groups at once."""
 
+    sleeps = False
+
+    async def rest(self) -> None:
+        """It has no engine."""
+
     async def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
         await asyncio.sleep(read_seconds("judge", rollouts[0].text))
         ids = np.array([1 + i % 3 for i in range(len(rollouts))], np.int32)

@@ -28,9 +28,9 @@ EVERY = 25
 
 
 def check_interval(config: JudgeConfig) -> int:
-    """Steps between measurements; 0 for never, which is the default of the structural judge."""
+    """Steps between measurements; 0 for never, which is the default of a judge that can't change."""
     if config.canary_every is None:
-        return 0 if config.name == "structural" else EVERY
+        return 0 if config.name in ("structural", "local") else EVERY
     return config.canary_every
 
 

@@ -237,6 +237,7 @@ def user_modules(config: Config) -> list[str]:
         config.objective.name,
         config.loss.name,
         *asked_judges(config.judge),
+        config.judge.engine,
         config.generator.engine,
         config.problems.source,
         config.reward.name,

@@ -38,7 +38,8 @@ class ActorResources:
     cpus: float = 0.0
     """CPUs that scorers can't have."""
     models: int = 0
-    """Actors of stages' models, on the GPU of the learner's first rank. Each has a part of every GPU's share."""
+    """Actors of models of stages and of the judge, on the GPU of the learner's first rank. Each has a part of every
+    GPU's share."""
 
     def rank(self, index: int) -> dict[str, Any]:
         return self._options(ACTOR_CPUS, index)
@@ -48,7 +49,7 @@ class ActorResources:
 
     @property
     def stage_model(self) -> dict[str, Any]:
-        """Ray's options for the actor of a stage's model. Bundles have no CPU for it."""
+        """Ray's options for the actor of such a model. Bundles have no CPU for it."""
         if not self.placement.on_gpu:
             return replace(self, group=None).rank(0)
         return {**self._options(0.0, 0), "num_gpus": _MODEL_SHARE}
@@ -70,8 +71,8 @@ async def reserve_resources(
     config: Config, note: Callable[[str], None], samples: bool = True, models: int = 0
 ) -> ActorResources:
     """Reserve a run's resources, which may have to wait for others or an autoscaler. `samples`: with engines; `models`:
-    how many models stages ask. Ray frees them when this driver disconnects. Raises `UsageError` if the cluster will
-    never have them."""
+    how many models stages and judge ask. Ray frees them when this driver disconnects. Raises `UsageError` if the
+    cluster will never have them."""
     gpus, ranks, shared = int(ray.cluster_resources().get("GPU", 0)), config.train.ranks, joins_cluster()
     if samples:
         placement = resolve_placement(config.generator, gpus, ranks, shared and ray_internals.autoscales())

@@ -29,6 +29,7 @@ from raypoly.rollouts.environments import Environment
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.run.run_identity import RunDirectory
 from raypoly.run.store.shards import RunWitness
+from raypoly.strategies.judge import in_engine
 from raypoly.verifier.rewards import Rewards
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.journal import Journal
@@ -71,7 +72,7 @@ class NamedParts:
     @property
     def on_learner_device(self) -> Sequence[str]:
         """The stages that ask the learner's device."""
-        return [stage.name for stage in self.stages if stage.used and stage.device == "learner"]
+        return [stage.name for stage in self.stages if stage.used and stage.device != "free"]
 
     async def check_student(self, model: ModelFiles) -> None:
         """Raise `UsageError` where the run has a teacher of another tokenizer than the starting model's."""
@@ -140,11 +141,12 @@ def build_services(
     stack.push_async_callback(usage.close)
     judge = JudgeClient(
         config.judge,
-        actor_options(),
+        places.stage_model if in_engine(config.judge) else actor_options(),
         run=directory.uri,
         spent=lambda: usage.spent_usd,
         on_use=usage.add,
         context=context,
+        sleeps=in_engine(config.judge) and places.placement.sleeps,
     )
     all_tests = config.scorer.all_tests or config.reward.runs_all_tests
     scorer = config.scorer.model_copy(update={"all_tests": all_tests})

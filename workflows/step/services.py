@@ -35,11 +35,13 @@ class Services:
     """Models that stages ask, by stage."""
 
     async def start(self, around: Around, judging: bool, scoring: bool, rewarding: bool, sleeps: bool) -> None:
-        """Start the actors. `sleeps`: engine and learner share a device. Models of stages come first: engines measure
-        the free memory."""
+        """Start the actors. `sleeps`: engine and learner share a device. Models of stages and judge come first: engines
+        measure the free memory."""
         for stage, model in self.models.items():
             await around(f"{stage}, started", model.start())
         judge = [around("judge, started", self.judge.start())] if judging else []
+        if self.judge.in_engine and judge:
+            await judge.pop()
         sandbox = [around("sandbox, started", self.scorers.start())] if scoring else []
         reward = [around("reward functions, started", self.rewards.start())] if rewarding else []
         await asyncio.gather(*judge, *sandbox, *reward, self._policy(around, sleeps))

@@ -65,6 +65,7 @@ class WeightSync:
             return
         if generator.placement.sleeps:
             await learner.ask("update", LearnerActor.release)
+            await self.services.judge.rest()
         delivery = WeightDelivery(learner, learner.version, generator.placement.transport, self._links)
         await generator.update_weights(delivery.to)
         if not generator.proved and not self._unproved:

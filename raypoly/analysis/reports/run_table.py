@@ -196,7 +196,7 @@ def judge_table(run: RunFiles) -> ReportTable:
     return ReportTable(
         ("", ""),
         [
-            ("judge", f"{config.name}, {config.model}" if config.name == "openai" else config.name),
+            ("judge", f"{config.name}, {config.model}" if config.name in ("openai", "local") else config.name),
             *((f"training groups labelled by {judge}", f"{count:,}") for judge, count in groups.most_common()),
             *([] if spent is None else _judge_use(spent, max(0, run.config.train.steps - run.steps_done))),
             ("unjudged groups", f"{sum(row.get('unjudged', 0) for row in rows):,}"),

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from raypoly.core.config import GeneratorConfig
+from raypoly.core.config import GeneratorConfig, JudgeConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.plugins import load_plugin
 from raypoly.core.values import FinishReason, Float32, Int32
@@ -48,6 +48,7 @@ _REFUSED: Mapping[str, str] = {
     ),
 }
 
+_JUDGE_ANSWER = 2048  # tokens without `judge.max_answer_tokens`; one that is longer has what its question leaves
 CPU_BLOCK = 32
 """Tokens of a block of vLLM's KV cache on a CPU."""
 
@@ -64,6 +65,22 @@ def cpu_cache_bytes(config: GeneratorConfig, token_bytes: int) -> int:
     return min(round(config.memory_gib * 2**30), 2 * config.max_sequences * blocks * CPU_BLOCK * token_bytes)
 
 
+def engine_of_judge(judge: JudgeConfig) -> GeneratorConfig:
+    """The config of a local judge's engine."""
+    return GeneratorConfig(
+        engine=judge.engine,
+        placement="colocated",  # so that it can sleep
+        transport="objects",
+        temperature=judge.temperature or 1.0,
+        max_prompt_tokens=judge.max_prompt_tokens,
+        max_tokens=judge.max_answer_tokens or _JUDGE_ANSWER,
+        max_sequences=judge.concurrency,
+        threads=judge.threads,
+        memory_gib=judge.memory_gib,
+        gpu_memory_fraction=judge.gpu_memory_fraction,
+    )
+
+
 @dataclass(frozen=True)
 class SampleRequest:
     """A prompt with a seed for each response: a group, or its responses that share a prompt."""
@@ -77,6 +94,8 @@ class SampleRequest:
     """A limit below `generator.max_tokens`."""
     greedy: bool = False
     """Take the likeliest token each time, and ignore the seed."""
+    schema: Mapping[str, Any] | None = None
+    """A JSON schema that vLLM holds the response to; another engine may not."""
 
     def limit(self, tokens: int) -> int:
         return tokens if self.max_tokens is None else min(tokens, self.max_tokens)
@@ -113,15 +132,21 @@ class Engine(Protocol):
 
 
 class FullEngine(Engine, Protocol):
-    """What an engine may have too: `sleep` to be `colocated`, `connect` and `receive` for weights that are no Ray
-    objects, `weight_hashes` to prove its weights. Without that a run only watches log-probabilities, which tell small
-    updates from none no better than rounding does. `takes_more`: its `sample` has a parameter `more` (`More`), for
-    conversations that go on while others are sampled; without that they go on turn by turn."""
+    """What an engine may have too: `sleep` to be `colocated` (a judge's has `wake` too), `connect` and `receive` for
+    weights that are no Ray objects, `weight_hashes` to prove its weights. Without that a run only watches
+    log-probabilities, which tell small updates from none no better than rounding does. `takes_more`: its `sample` has a
+    parameter `more` (`More`), for conversations that go on while others are sampled, and for a judge; without that
+    conversations go on turn by turn."""
 
     takes_more: bool
 
-    def sleep(self) -> None:
-        """Free the memory of weights and cache until new weights come; calls before that raise `Asleep`."""
+    def sleep(self, keep: bool = False) -> None:
+        """Free the device's memory of weights and cache until new weights come; calls before that raise `Asleep`.
+        `keep`: the host keeps the weights, until `wake`."""
+        ...
+
+    def wake(self) -> None:
+        """Go on after `sleep(keep=True)`."""
         ...
 
     def connect(self, info: Mapping[str, Any]) -> None:

@@ -76,13 +76,17 @@ class TransformersEngine:
         assert self._receiver is not None
         self._load(self._receiver.receive(parcel))
 
-    def sleep(self) -> None:
-        """Drop the weights. Buffers are small and stay."""
+    def sleep(self, keep: bool = False) -> None:
+        """Drop the weights, or move them to the host. Buffers are small and stay."""
         for parameter in self._model.parameters():
             self._shapes.setdefault(id(parameter), parameter.shape)
-            parameter.data = parameter.data.new_empty(0)
+            parameter.data = parameter.data.cpu() if keep else parameter.data.new_empty(0)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
+
+    def wake(self) -> None:
+        self._model.to(self._device)
+        self._shapes = {}
 
     def weight_hashes(self) -> dict[str, str]:
         self._check_awake()

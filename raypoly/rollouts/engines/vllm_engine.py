@@ -132,7 +132,9 @@ class VllmEngine:
         for seed in request.seeds:
             self._submitted += 1
             name = str(self._submitted)
-            own = {"temperature": 0.0} if request.greedy else {"seed": seed}
+            own: dict[str, Any] = {"temperature": 0.0} if request.greedy else {"seed": seed}
+            if request.schema is not None:
+                own["structured_outputs"] = self._vllm.sampling_params.StructuredOutputsParams(json=request.schema)
             self._engine.add_request(name, prompt, self._params(max_tokens=limit, **own))
             yield name
 
@@ -157,9 +159,13 @@ class VllmEngine:
         hashes: dict[str, str] = self._loaded.hashes()
         return hashes
 
-    def sleep(self) -> None:
+    def sleep(self, keep: bool = False) -> None:
         self._asleep = True
-        self._engine.sleep(level=2)
+        self._engine.sleep(level=1 if keep else 2)
+
+    def wake(self) -> None:
+        self._engine.wake_up()
+        self._asleep = False
 
     @contextmanager
     def _renewed(self) -> Iterator[None]:

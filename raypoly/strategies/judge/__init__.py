@@ -14,6 +14,7 @@ from raypoly.strategies.judge.judge_keys import asked_judges
 KNOWN: Mapping[str, str] = {
     "structural": "raypoly.strategies.judge.structural:StructuralJudge",
     "openai": "raypoly.strategies.judge.openai:OpenAIJudge",
+    "local": "raypoly.rollouts.local_judge:LocalJudge",
     "http": "raypoly.strategies.judge.http_judge:HttpJudge",
     "ensemble": "raypoly.strategies.judge.ensemble:EnsembleJudge",
 }
@@ -48,6 +49,11 @@ def is_shared(config: JudgeConfig) -> bool:
     """Whether its limits are a server's, or a member's are, so that all jobs of a cluster should share one instance."""
     kinds = [load_plugin(name, KNOWN, "judge.name") for name in asked_judges(config)]
     return any(getattr(kind, "shared", False) for kind in kinds)
+
+
+def in_engine(config: JudgeConfig) -> bool:
+    """Whether it holds a model in an engine of its own, which has its turn where it shares the policy's GPU."""
+    return bool(getattr(load_plugin(config.name, KNOWN, "judge.name"), "in_engine", False))
 
 
 def reads_texts(config: JudgeConfig) -> bool:

@@ -21,7 +21,7 @@ from raypoly.learner.compiled_layers import compile_layers, recompute
 from raypoly.learner.packing import pack
 from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
-from raypoly.planning.device_memory import check_memory, plan_memory
+from raypoly.planning.device_memory import check_memory, host_memory, plan_memory
 from raypoly.planning.devices import BOARDS, GIB, Device, DeviceLayout
 from raypoly.planning.learner_memory import (
     GRADIENTS,
@@ -260,6 +260,47 @@ def test_the_model_of_a_stage_counts_beside_the_learner_in_every_phase() -> None
     assert all(weights < held.total(phase) - without.total(phase) < weights + 2 * GIB for phase in PHASES)
     (held,) = plan_memory(h200_run(off, own, "run.scratch=/nowhere"), QWEN3_4B, H200, layout)
     assert held.unknown == ["the asked's model"]
+
+
+def test_a_local_judge_is_awake_in_its_turn_alone_and_beside_the_learner_where_nothing_sleeps() -> None:
+    off = ("train.activation_checkpointing=products", "judge.model=Qwen/Qwen3-4B-Instruct-2507")
+    local = h200_run(*off, "judge.name=local")
+    (without,) = plan_memory(h200_run(*off), QWEN3_4B, H200, DeviceLayout("colocated"))
+    (held,) = plan_memory(local, QWEN3_4B, H200, DeviceLayout("colocated"))
+    share, asleep = round(0.2 * H200.memory), 2 * GIB
+    more = {phase: held.total(phase) - without.total(phase) for phase in PHASES}
+    assert more == {**dict.fromkeys(PHASES, asleep), "judging": share}
+    assert "judging" in held.phases
+    assert "judging" not in without.phases
+    (copy,) = [p.bytes for p in host_memory(local, QWEN3_4B, DeviceLayout("colocated")).parts if "judge" in p.name]
+    assert copy == 2 * QWEN3_4B.parameters
+
+    learner, engine = plan_memory(local, QWEN3_4B, H200, DeviceLayout("split"))
+    plain, same = plan_memory(h200_run(*off), QWEN3_4B, H200, DeviceLayout("split"))
+    assert {learner.total(phase) - plain.total(phase) for phase in learner.phases} == {share}
+    assert engine == same
+    assert not any("judge" in part.name for part in host_memory(local, QWEN3_4B, DeviceLayout("split")).parts)
+
+    laptop = Device("this machine's CPU", 16 * GIB, gpu=False)
+    keys = (*off, "judge.name=local", "judge.model=HuggingFaceTB/SmolLM2-135M-Instruct", "judge.memory_gib=0.5")
+    (held,) = plan_memory(h200_run(*keys), QWEN3_4B, laptop, DeviceLayout("cpu"))
+    parts = {part.name: part.bytes or 0 for part in held.parts if part.name.startswith("judge's")}
+    assert parts["judge's engine: weights"] == 2 * PUBLISHED["HuggingFaceTB/SmolLM2-135M"].parameters
+    assert parts["judge's engine: KV cache"] == GIB // 2
+
+    with pytest.raises(
+        UsageError, match=r"^The judge's engine's KV cache does not fit: judge\.gpu_memory_fraction=0\.05"
+    ):
+        plan_memory(
+            h200_run(*off, "judge.name=local", "judge.gpu_memory_fraction=0.05"),
+            QWEN3_4B,
+            H200,
+            DeviceLayout("colocated"),
+        )
+    (held,) = plan_memory(
+        h200_run("judge.name=local", "judge.model=nobody/knows"), QWEN3_4B, H200, DeviceLayout("split")
+    )[:1]
+    assert held.unknown == ["judge's engine"]
 
 
 def test_an_engine_that_sleeps_counts_only_while_it_works() -> None:

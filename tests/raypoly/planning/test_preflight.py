@@ -94,10 +94,37 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ),
         ("judge.name=openai judge.base_url=http:///v1", "judge.base_url=http:///v1 is no http(s) address"),
         ("judge.name=http judge.url=http://me:pw@a/v1", "judge.url has a name or a password in its address"),
+        ("judge.name=local", "judge.name=local needs judge.model: a Hugging Face folder, a hub id or a .gguf file"),
+        ("judge.name=local judge.model=/nowhere/at/all", "judge.model=/nowhere/at/all does not exist"),
+        (
+            "judge.name=local judge.base_url=http://127.0.0.1:9/v1",
+            "judge.base_url is about a server, and judge.name=local",
+        ),
+        ("judge.name=local judge.api_key_env=PATH", "judge.api_key_env is about a server"),
+        ("judge.name=local judge.canary_every=5", "judge.canary_every is about a server"),
+        ("judge.name=local judge.engine=vlm", "judge.engine"),
+        ("judge.name=ensemble judge.members=[structural,local]", "judge.members names local, and an ensemble holds no"),
+        (
+            "judge.name=local judge.model=a/b train.refill=2 generator.placement=colocated generator.transport=objects",
+            "The stage judge asks the learner's device about each group",
+        ),
+        ("judge.name=local scorer.evidence=false", "judge.name=local needs scorer.evidence"),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: str, said: str) -> None:
     assert said in refused(tmp_path, *override.split())
+
+
+def test_a_local_judge_reads_no_more_than_its_model_does(tmp_path: Path) -> None:
+    folder = tmp_path
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "max_position_embeddings": 8000}))
+    said = refused(tmp_path, "judge.name=local", f"judge.model={folder}")
+    assert (
+        f"judge.model={folder} reads 8000 tokens, and a question with its answer may have 8192: lower judge.max_"
+        in said
+    )
+    fits = load(None, ["judge.name=local", f"judge.model={folder}", "judge.max_prompt_tokens=5000"], lambda text: None)
+    assert check_config(fits, tmp_path / "run", ROOMY) == []
 
 
 def test_programs_may_leave_no_evidence_where_no_judge_reads_it(tmp_path: Path) -> None:

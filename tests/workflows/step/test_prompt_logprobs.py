@@ -206,6 +206,6 @@ def test_on_a_shared_device_groups_can_t_be_asked_about_and_refilled() -> None:
         refuse_asking_between(config, True)
     plain = load(None, ["train.refill=3"], lambda text: None)
     refuse_asking_between(plain, True)
-    with pytest.raises(UsageError, match=r"^The stage mine asks the learner about each group"):
+    with pytest.raises(UsageError, match=r"^The stage mine asks the learner's device about each group"):
         refuse_asking_between(plain, True, ["mine"])
     refuse_asking_between(load(None, list(UPSKILL), lambda text: None), True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
@@ -131,11 +132,9 @@ class StageRunner:
 
     async def compute(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
         """The same without journal and count."""
-        if stage.device == "learner":
+        if stage.device != "free":
             await self._services.generator.idle()
-            async with self._learner_turn:
-                finding = await self._run(group, problem, stage, watch)
-        else:
+        async with self._learner_turn if stage.device == "learner" else nullcontext():
             finding = await self._run(group, problem, stage, watch)
         return group.with_findings(**{stage.name: finding})
 

@@ -19,7 +19,7 @@ from raypoly.core.seeds import derive
 from raypoly.core.values import CrossLogprobs, Float64, Group, Labels, Problem, Verdict
 from raypoly.data.public_tests import example_inputs
 from raypoly.learner.training_rows import prompts_of
-from raypoly.strategies.judge import SAMPLED_SHARE
+from raypoly.strategies.judge import SAMPLED_SHARE, in_engine
 from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.rewards.terms import build_terms
 from raypoly.verifier.rewards.terms.known_terms import GRADES, JudgeTerm
@@ -83,7 +83,19 @@ async def signatures(services: Services, group: Group, problem: Problem) -> Sequ
     return ["\n".join(own) if own is not None else None for own in found] if examples else None
 
 
-class JudgeStage(_BuiltIn):
+class _Judging(GroupStage):
+    """One that asks the judge, which may have to wait for its turn on a GPU."""
+
+    def __init__(self, config: Config, objective: Objective) -> None:
+        super().__init__(config, objective)
+        if in_engine(config.judge):
+            self.device = "between"  # type: ignore[misc]
+
+    async def probe(self, group: Group, problem: Problem, services: Services) -> None:
+        await services.judge.probe()
+
+
+class JudgeStage(_Judging, _BuiltIn):
     """`Labels` of the judge: which of a group's programs share an algorithmic strategy. A group that it can't label is
     `unjudged`."""
 
@@ -117,11 +129,8 @@ class JudgeStage(_BuiltIn):
         ids[places], degenerate[places] = labels.ids, labels.degenerate
         return Labels(ids, degenerate, labels.judge)
 
-    async def probe(self, group: Group, problem: Problem, services: Services) -> None:
-        await services.judge.probe()
 
-
-class GradesStage(GroupStage):
+class GradesStage(_Judging):
     """float64 [N]: the judge's grades by the question of a term `judge`; NaN without a verdict."""
 
     name = GRADES
@@ -140,9 +149,6 @@ class GradesStage(GroupStage):
         places, rollouts, verdicts = scored_rollouts(group)
         grades = await services.judge.grade(problem, rollouts, verdicts, self.question or "")
         return spread_out(np.array(grades), places, group.size)
-
-    async def probe(self, group: Group, problem: Problem, services: Services) -> None:
-        await services.judge.probe()
 
 
 class PromptLogprobsStage(_BuiltIn):

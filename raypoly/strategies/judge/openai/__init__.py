@@ -68,7 +68,7 @@ class _Question:
 
     def sign(self, endpoint: Endpoint) -> str:
         """The judge's name on labels."""
-        return f"openai:{endpoint.model}@{self.prompt.version}"
+        return f"{endpoint.kind}:{endpoint.model}@{self.prompt.version}"
 
 
 class OpenAIJudge:
@@ -87,7 +87,7 @@ class OpenAIJudge:
         self._text_prompt = JudgePrompt(own or judge_prompt.TEXT_INSTRUCTIONS)
         ledger = BudgetLedger(config.budget_usd)
         self._counts = ledger.counts
-        self._endpoints = build_endpoints(config, ledger, backoff)
+        self._endpoints = self._to_ask(config, ledger, backoff)
         self.check_budget(config.budget_usd)
         self.cache = AnswerCache(cache_folder(config.cache_dir), config.cache_mib)
         self._in_flight = InFlightQuestions()
@@ -95,6 +95,9 @@ class OpenAIJudge:
     def __repr__(self) -> str:
         first = self._endpoints[0]
         return f"OpenAIJudge({first.model} at {first.base_url}, prompt {self._prompt.version})"
+
+    def _to_ask(self, config: JudgeConfig, ledger: BudgetLedger, backoff: float) -> Sequence[Endpoint]:
+        return build_endpoints(config, ledger, backoff)
 
     @property
     def version(self) -> str:

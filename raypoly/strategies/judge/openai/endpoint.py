@@ -56,6 +56,9 @@ JUDGE_WORDS = EndpointWords(
 class Endpoint:
     """One server with one model; thread-safe."""
 
+    kind = "openai"
+    """The judge's, on labels."""
+
     def __init__(
         self,
         base_url: str,

@@ -1,0 +1,58 @@
+"""A run whose judge is a model of its own: its turn on a shared device, a lost actor, evaluations."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import ray
+from transformers import AutoTokenizer
+
+from raypoly import Run
+from tests.support.canned_engine import CANNED, canned
+from tests.workflows.test_train import config, train
+from workflows.startup.open_run import OpenRun
+
+TURNS = ("generator.placement=colocated", "generator.transport=objects", "evaluate.judge=true")
+
+
+@pytest.fixture
+def judged(warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The judge's keys: the canned engine with the policy's tokenizer and a chat template."""
+    folder = tmp_path / "model"
+    tokenizer = AutoTokenizer.from_pretrained(warm_model)
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    tokenizer.save_pretrained(folder)
+    (folder / "config.json").write_text((warm_model / "config.json").read_text())
+    monkeypatch.setenv(CANNED, str(tmp_path))
+    engine = "judge.engine=tests.support.canned_engine:CannedEngine"
+    return ["judge.name=local", f"judge.model={folder}", engine, "judge.max_prompt_tokens=20000", "judge.cache_mib=0"]
+
+
+@pytest.mark.usefixtures("joined")
+def test_it_is_awake_in_its_turn_alone_and_a_lost_one_is_replaced(
+    warm_model: Path, judged: list[str], tmp_path: Path
+) -> None:
+    want = train(config(warm_model, tmp_path / "beside", *judged, "train.steps=3"))
+    log = canned(tmp_path)
+    assert not {"sleep", "wake"} & set(log()), "nothing sleeps where nothing is shared"
+    canned(tmp_path)
+    (tmp_path / "log").unlink()
+
+    async def lose(opened: OpenRun, step: int) -> None:
+        if step == 1:
+            while "judge" not in {call.stage for call in opened.services.context.in_flight.open}:
+                await asyncio.sleep(0.001)
+            ray.kill(opened.services.judge.actors["judge"])
+
+    got = train(config(warm_model, tmp_path / "turns", *judged, *TURNS, "train.steps=3"), lose)
+    assert got == want
+    for before, after in zip(log(), log()[1:], strict=False):
+        assert (before, after) != ("wake", "sleep")
+    assert log().count("built bfloat16 64") == 2
+    assert log()[-1] == "sleep"
+    rows = Run(tmp_path / "turns").rows
+    assert all(row["judge_step"]["prompt_tokens"] > 0 and row["judge_step"]["cost_usd"] == 0 for row in rows)
+    assert all(row["seconds"]["judge"] > 0 and row["unjudged"] == 0 for row in rows)
+    assert all(name.startswith("local:model-") for row in rows for name in row["labelled_by"])
