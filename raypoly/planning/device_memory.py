@@ -34,7 +34,7 @@ from raypoly.planning.learner_memory import (
     width,
 )
 from raypoly.planning.model_shape import ModelShape, shape_of, teacher_folder
-from raypoly.planning.preflight import BASE_MEMORY, WORKER_MEMORY, asks_judge
+from raypoly.planning.preflight import BASE_MEMORY, ENGINE_MEMORY, WORKER_MEMORY, asks_judge
 from raypoly.rollouts.engines import cpu_cache_bytes, engine_of_judge
 from raypoly.strategies.judge import in_engine
 
@@ -148,6 +148,8 @@ def _judge(config: Config, device: Device, layout: DeviceLayout) -> Iterator[Mem
         for part in engine_parts(judge, shape, device, layout):
             phases = awake if part.phases in (SAMPLING, ALWAYS) else ALWAYS - JUDGING
             yield replace(part, name=f"judge's {part.name}", phases=phases, keys=("judge.gpu_memory_fraction",))
+        if layout.kind == "cpu":
+            yield MemoryPart("judge's engine: libraries", round(ENGINE_MEMORY * GIB))
     except UsageError as error:
         said = str(error).replace("generator.max_tokens", "judge.max_prompt_tokens").replace("generator.", "judge.")
         raise UsageError(said.replace("The engine", "The judge's engine")) from error

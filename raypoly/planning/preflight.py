@@ -45,7 +45,8 @@ from raypoly.verifier.sandbox.zygote_client import find_interpreter
 
 BASE_MEMORY = 4.0
 """GiB: Ray's own processes 1.7, an engine beside its cache 1.2, learner and driver 1.1 (a tiny model)."""
-_ENGINE_MEMORY = 1.2  # giB of each engine after the first, beside its cache
+ENGINE_MEMORY = 1.2
+"""GiB of each engine after the first, a judge's too, beside weights and cache."""
 WORKER_MEMORY = 0.3
 """GiB of one scorer actor with its warm runner, beside the memory that a program may use."""
 _RANK_MEMORY = 0.8  # giB of each further learner process (a tiny model)
@@ -478,7 +479,9 @@ def refuse_asking_between(config: Config, sleeps: bool, stages: Sequence[str] = 
 def check_room(config: Config, here: FreeResources, remote: bool = False) -> None:
     """Raise `UsageError` if memory or disk are too small for the run."""
     workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
-    more_engines = (config.generator.engines - 1) * (_ENGINE_MEMORY + config.generator.memory_gib)
+    more_engines = (config.generator.engines - 1) * (ENGINE_MEMORY + config.generator.memory_gib)
+    if judge.in_engine(config.judge) and asks_judge(config):
+        more_engines += ENGINE_MEMORY + config.judge.memory_gib
     more_ranks = _RANK_MEMORY * (config.train.ranks - 1)
     memory = BASE_MEMORY + more_ranks
     if is_sampled(config):

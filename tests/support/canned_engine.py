@@ -1,4 +1,4 @@
-"""An engine of a user's own for a local judge, which answers by what a file says (`CANNED`).
+"""An engine of a user's own for a local judge, which answers by a file beside its model's folder.
 
 Programs are in the cluster that their text names (`strategy_2`). It refuses to work while it sleeps, and notes what
 it does in the file beside it.
@@ -7,7 +7,6 @@ it does in the file beside it.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,17 +19,13 @@ from raypoly.core.config import GeneratorConfig
 from raypoly.core.values import Float32, Int32
 from raypoly.rollouts.engines import Asleep, More, Sample, SampleRequest, Weights
 
-CANNED = "CANNED_ANSWERS"
-"""The variable that names the folder of `answers.json`, a list of texts for the first questions (null: an honest one),
-and of `log`."""
-
 
 class CannedEngine:
     takes_more = True
 
     def __init__(self, model_path: Path, config: GeneratorConfig, dtype: str) -> None:
         self._tokenizer: Any = AutoTokenizer.from_pretrained(model_path)
-        self._folder = Path(os.environ[CANNED])
+        self._folder = model_path.parent
         self._asleep, self.decoded = False, 0
         self._note(f"built {dtype} {config.max_sequences}")
 
@@ -89,7 +84,17 @@ def honest(question: str) -> str:
     return json.dumps({"programs": entries})
 
 
+def judge_folder(policy: Path, folder: Path) -> Path:
+    """A model for the engine, below `folder`: the policy's tokenizer with a chat template."""
+    made = folder / "judge"
+    tokenizer: Any = AutoTokenizer.from_pretrained(policy)
+    tokenizer.chat_template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
+    tokenizer.save_pretrained(made)
+    (made / "config.json").write_text((policy / "config.json").read_text())
+    return made
+
+
 def canned(folder: Path, *answers: str | None) -> Callable[[], list[str]]:
-    """Set the answers; returns what reads the log."""
+    """Set the first answers, None for an honest one; returns what reads the log."""
     (folder / "answers.json").write_text(json.dumps(answers))
     return lambda: (folder / "log").read_text().split("\n")[:-1] if (folder / "log").is_file() else []

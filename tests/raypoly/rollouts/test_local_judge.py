@@ -11,30 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeRefused, UsageError
 from raypoly.rollouts.local_judge import LocalJudge
 from raypoly.strategies.judge import build_judge, in_engine, is_shared, reads_texts
 from tests.raypoly.strategies.judge.openai_groups import TWO, group, ids, program
-from tests.support.canned_engine import CANNED, canned
-
-TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
+from tests.support.canned_engine import canned, judge_folder
 
 
 @pytest.fixture
-def folder(warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model's folder with a chat template, where the canned engine finds its answers too."""
-    made = tmp_path / "judge"
-    tokenizer: Any = AutoTokenizer.from_pretrained(warm_model)
-    tokenizer.chat_template = TEMPLATE
-    tokenizer.save_pretrained(made)
-    (made / "config.json").write_text((warm_model / "config.json").read_text())
-    canned_folder = tmp_path / "canned"
-    canned_folder.mkdir()
-    monkeypatch.setenv(CANNED, str(canned_folder))
-    return made
+def folder(warm_model: Path, tmp_path: Path) -> Path:
+    return judge_folder(warm_model, tmp_path)
 
 
 @contextmanager
@@ -62,7 +50,7 @@ def test_groups_are_asked_at_once_and_a_second_time_cost_no_tokens(folder: Path,
     assert (first.calls, first.cost_usd, first.away_since) == (20, 0.0, None)
     assert min(first.prompt_tokens, first.completion_tokens) > 20
     assert (second.calls, second.prompt_tokens, second.cache_hits) == (20, first.prompt_tokens, 20)
-    log = canned(tmp_path / "canned")()
+    log = canned(tmp_path)()
     assert log[0] == "built bfloat16 64"
     assert sum(int(line.split()[1]) for line in log if line.startswith("batch")) == 20
     assert local.decoded == 20
@@ -81,15 +69,15 @@ def test_other_weights_under_the_same_name_are_asked_anew(folder: Path, tmp_path
 def test_an_answer_that_cannot_be_read_is_sent_back_and_then_the_group_is_unjudged(
     folder: Path, tmp_path: Path
 ) -> None:
-    canned(tmp_path / "canned", "No.")
+    canned(tmp_path, "No.")
     with judge(folder, tmp_path) as local:
         assert ids(local.label(*TWO)) == [1, 2, 1]
         assert (local.stats().repairs, local.stats().calls) == (1, 2)
-        canned(tmp_path / "canned", *["No."] * 10)
+        canned(tmp_path, *["No."] * 10)
         with pytest.raises(JudgeRefused, match=r"The judge .* gave no labels for problem sum-1 in 5 attempts"):
             local.label(*group(program(3), program(4)))
         assert (local.stats().unjudged, local.stats().invalid) == (1, 5)
-    canned(tmp_path / "canned")
+    canned(tmp_path)
     with judge(folder, tmp_path / "other", max_answer_tokens=16) as local:  # cut, and asked for twice as many
         assert ids(local.label(*TWO)) == [1, 2, 1]
         assert local.stats().invalid > 0
@@ -101,7 +89,7 @@ def test_an_answer_that_cannot_be_read_is_sent_back_and_then_the_group_is_unjudg
 
 
 def test_a_broken_engine_fails_every_question_and_labels_none(folder: Path, tmp_path: Path) -> None:
-    canned(tmp_path / "canned", "broken")
+    canned(tmp_path, "broken")
     with judge(folder, tmp_path) as local, ThreadPoolExecutor(4) as threads:
         groups = [group(program(1, f"x{i}"), program(2)) for i in range(4)]
         asked = [threads.submit(local.label, *each) for each in groups]
@@ -117,7 +105,7 @@ def test_it_sleeps_when_told_and_the_next_question_wakes_it(folder: Path, tmp_pa
         local.sleep()
         assert ids(local.label(*TWO)) == [1, 2, 1]
         local.sleep()
-    assert canned(tmp_path / "canned")()[1:] == ["sleep", "wake", "batch 1", "sleep"]
+    assert canned(tmp_path)()[1:] == ["sleep", "wake", "batch 1", "sleep"]
 
 
 def test_what_is_not_there_or_follows_no_instructions_is_a_usage_error(folder: Path, tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import ray
-from transformers import AutoTokenizer
 
 from raypoly import Run
-from tests.support.canned_engine import CANNED, canned
+from tests.support.canned_engine import canned, judge_folder
 from tests.workflows.test_train import config, train
 from workflows.startup.open_run import OpenRun
 
@@ -18,16 +17,11 @@ TURNS = ("generator.placement=colocated", "generator.transport=objects", "evalua
 
 
 @pytest.fixture
-def judged(warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The judge's keys: the canned engine with the policy's tokenizer and a chat template."""
-    folder = tmp_path / "model"
-    tokenizer = AutoTokenizer.from_pretrained(warm_model)
-    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
-    tokenizer.save_pretrained(folder)
-    (folder / "config.json").write_text((warm_model / "config.json").read_text())
-    monkeypatch.setenv(CANNED, str(tmp_path))
+def judged(warm_model: Path, tmp_path: Path) -> list[str]:
+    """The judge's keys."""
     engine = "judge.engine=tests.support.canned_engine:CannedEngine"
-    return ["judge.name=local", f"judge.model={folder}", engine, "judge.max_prompt_tokens=20000", "judge.cache_mib=0"]
+    keys = ["judge.max_prompt_tokens=20000", "judge.cache_mib=0"]
+    return ["judge.name=local", f"judge.model={judge_folder(warm_model, tmp_path)}", engine, *keys]
 
 
 @pytest.mark.usefixtures("joined")
@@ -55,4 +49,4 @@ def test_it_is_awake_in_its_turn_alone_and_a_lost_one_is_replaced(
     rows = Run(tmp_path / "turns").rows
     assert all(row["judge_step"]["prompt_tokens"] > 0 and row["judge_step"]["cost_usd"] == 0 for row in rows)
     assert all(row["seconds"]["judge"] > 0 and row["unjudged"] == 0 for row in rows)
-    assert all(name.startswith("local:model-") for row in rows for name in row["labelled_by"])
+    assert all(name.startswith("local:judge-") for row in rows for name in row["labelled_by"])
