@@ -10,10 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeRefused, UsageError
+from raypoly.rollouts.engines import Asleep, SampleRequest, build, engine_of_judge
 from raypoly.rollouts.local_judge import LocalJudge
 from raypoly.strategies.judge import build_judge, in_engine, is_shared, reads_texts
 from tests.raypoly.strategies.judge.openai_groups import TWO, group, ids, program
@@ -106,6 +108,18 @@ def test_it_sleeps_when_told_and_the_next_question_wakes_it(folder: Path, tmp_pa
         assert ids(local.label(*TWO)) == [1, 2, 1]
         local.sleep()
     assert canned(tmp_path)()[1:] == ["sleep", "wake", "batch 1", "sleep"]
+
+
+def test_an_engine_that_keeps_its_weights_asleep_samples_as_before(warm_model: Path) -> None:
+    engine: Any = build(warm_model, engine_of_judge(JudgeConfig(engine="transformers", dtype="float32")), "float32")
+    request = SampleRequest(0, np.arange(1, 9, dtype=np.int32), (1,), max_tokens=8, greedy=True)
+    ((_, (before,)),) = engine.sample([request])
+    engine.sleep(keep=True)
+    with pytest.raises(Asleep):
+        list(engine.sample([request]))
+    engine.wake()
+    ((_, (after,)),) = engine.sample([request])
+    assert after.tokens.tolist() == before.tokens.tolist()
 
 
 def test_what_is_not_there_or_follows_no_instructions_is_a_usage_error(folder: Path, tmp_path: Path) -> None:

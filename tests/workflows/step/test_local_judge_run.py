@@ -12,8 +12,9 @@ from raypoly import Run
 from tests.support.canned_engine import canned, judge_folder
 from tests.workflows.test_train import config, train
 from workflows.startup.open_run import OpenRun
+from workflows.train import run
 
-TURNS = ("generator.placement=colocated", "generator.transport=objects", "evaluate.judge=true")
+TURNS = ("generator.placement=colocated", "generator.transport=objects")
 
 
 @pytest.fixture
@@ -50,3 +51,15 @@ def test_it_is_awake_in_its_turn_alone_and_a_lost_one_is_replaced(
     assert all(row["judge_step"]["prompt_tokens"] > 0 and row["judge_step"]["cost_usd"] == 0 for row in rows)
     assert all(row["seconds"]["judge"] > 0 and row["unjudged"] == 0 for row in rows)
     assert all(name.startswith("local:judge-") for row in rows for name in row["labelled_by"])
+
+
+@pytest.mark.usefixtures("joined")
+def test_evaluations_have_their_turns_too(warm_model: Path, judged: list[str], tmp_path: Path) -> None:
+    log, few = canned(tmp_path), ("problems.test=0", "problems.validation=2", "evaluate.validation_samples=8")
+    asked = ("evaluate.every=1", "evaluate.judge=true", "train.steps=1", *few)
+    run(config(warm_model, tmp_path / "run", *judged, *TURNS, *asked))
+    evaluations = Run(tmp_path / "run").evaluations
+    assert [(each["step"], each["split"]) for each in evaluations] == [(0, "validation"), (1, "validation")]
+    assert all(each["judge"]["calls"] > 0 and each["judge"]["cost_usd"] == 0 for each in evaluations)
+    turns = [line for line in log() if line in ("sleep", "wake")]
+    assert turns == ["sleep", *["wake", "sleep"] * 3], "of two evaluations and a step"
