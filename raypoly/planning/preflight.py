@@ -241,7 +241,10 @@ def _local_judge(config: Config) -> Iterator[str]:
     if judge.model == JudgeConfig.model_fields["model"].default:
         yield "judge.name=local needs judge.model: a Hugging Face folder, a hub id or a .gguf file."
         return
-    yield from _model_at(judge.model, "judge.model", str(teacher_place(judge.model)), trained=False)
+    place = teacher_place(judge.model)
+    yield from _model_at(judge.model, "judge.model", str(place), trained=False)
+    if (place / "config.json").is_file():
+        require_whole(place, f"judge.model={judge.model}")
     longest, context = engines.engine_of_judge(judge).longest_row, context_of(judge.model)
     if context is not None and longest > context:
         yield (

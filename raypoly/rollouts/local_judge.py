@@ -74,9 +74,6 @@ class EngineEndpoint(Endpoint):
         threading.Thread(target=self._drive, name="judge-engine", daemon=True).start()
         self._engine = self._built.result()
 
-    def __repr__(self) -> str:
-        return f"EngineEndpoint({self.model} in {self._config.engine})"
-
     @property
     def decoded(self) -> int:
         """The engine's steps so far, which show progress within a long answer."""
@@ -172,7 +169,7 @@ class LocalJudge(OpenAIJudge):
         return [self._endpoint]
 
     def __repr__(self) -> str:
-        return f"LocalJudge({self._endpoint!r}, prompt {self._prompt.version})"
+        return f"LocalJudge({self._endpoint.model} in {self.config.engine}, prompt {self._prompt.version})"
 
     @property
     def decoded(self) -> int:

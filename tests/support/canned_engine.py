@@ -90,7 +90,8 @@ def judge_folder(policy: Path, folder: Path) -> Path:
     tokenizer: Any = AutoTokenizer.from_pretrained(policy)
     tokenizer.chat_template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
     tokenizer.save_pretrained(made)
-    (made / "config.json").write_text((policy / "config.json").read_text())
+    for name in ("config.json", "model.safetensors"):
+        (made / name).write_bytes((policy / name).read_bytes())
     return made
 
 

@@ -31,7 +31,7 @@ from raypoly.run.run_identity import RunDirectory, resolve_run, storage_options
 from raypoly.run.store import open_store, probe_lease
 from raypoly.run.store.location import Location
 from raypoly.run.store.store import NO_CONDITION, USE_OTHER
-from raypoly.strategies.judge import build_judge
+from raypoly.strategies.judge import build_judge, in_engine
 from raypoly.strategies.judge.judge_keys import key_variable_names
 from workflows.doctor.node_report import (
     ADD_ONE,
@@ -167,6 +167,8 @@ def _ask_judge(config: Config) -> str:
         return "this config asks none"
     if set(judge.members if judge.name == "ensemble" else [judge.name]) == {"structural"}:
         return "the structural judge needs no key and no server"
+    if in_engine(judge):
+        return "a model of your own needs no key and no server: `raypoly train --rehearse` tries it"
     asked, started = build_judge(judge), time.perf_counter()
     nothing, programs = np.zeros(0, np.int32), (PROGRAM, _OTHER_PROGRAM)
     rollouts = [

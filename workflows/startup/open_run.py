@@ -31,7 +31,6 @@ from raypoly.run.run_identity import RunDirectory, problem_sets
 from raypoly.run.store import Lease, Store
 from raypoly.run.store.catalogue import completed_steps
 from raypoly.run.store.shards import RunWitness
-from raypoly.strategies.judge import in_engine
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.history import format_step_ranges
@@ -153,8 +152,7 @@ async def open_run(
         lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
         started = StartedActors.of(config, parts.stages, problem_set, samples, trains is not None)
-        models = len(started.models) + (started.judging and in_engine(config.judge))
-        places = await reserve_resources(config, progress.note, samples, models)
+        places = await reserve_resources(config, progress.note, samples, len(started.models) + started.judge_in_engine)
         refuse_asking_between(config, places.placement.sleeps, parts.on_learner_device)
         usage = RunJudgeUsage(store)
         services = build_services(

@@ -88,6 +88,7 @@ class StartedActors:
     samples: bool
     scoring: bool
     judging: bool
+    judge_in_engine: bool
     rewarding: bool
     """Whether functions or terms of the user's own run beside the step."""
     models: Mapping[str, StageModel]
@@ -98,11 +99,13 @@ class StartedActors:
         cls, config: Config, stages: Sequence[GroupStage], problem_set: ProblemSet, samples: bool, trains: bool
     ) -> Self:
         used = {stage.name for stage in stages if stage.used}
+        judging = asks_judge(config) if samples else "judge" in used
         asking = [stage for stage in stages if stage.used and (trains or not stage.gives_credit)]
         return cls(
             samples,
             scoring=samples or bool(config.stages.own or with_tests(problem_set.splits["train"])),
-            judging=asks_judge(config) if samples else "judge" in used,
+            judging=judging,
+            judge_in_engine=judging and in_engine(config.judge),
             rewarding=any(isinstance(stage, RewardStage) and stage.used and stage.rewards.own for stage in stages),
             models={stage.name: model for stage in asking if (model := stage.asked_model) is not None},
         )
@@ -141,12 +144,12 @@ def build_services(
     stack.push_async_callback(usage.close)
     judge = JudgeClient(
         config.judge,
-        places.stage_model if in_engine(config.judge) else actor_options(),
+        places.stage_model if started.judge_in_engine else actor_options(),
         run=directory.uri,
         spent=lambda: usage.spent_usd,
         on_use=usage.add,
         context=context,
-        sleeps=in_engine(config.judge) and places.placement.sleeps,
+        sleeps=started.judge_in_engine and places.placement.sleeps,
     )
     all_tests = config.scorer.all_tests or config.reward.runs_all_tests
     scorer = config.scorer.model_copy(update={"all_tests": all_tests})

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import save_file
 
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
@@ -115,15 +116,15 @@ def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: s
     assert said in refused(tmp_path, *override.split())
 
 
-def test_a_local_judge_reads_no_more_than_its_model_does(tmp_path: Path) -> None:
-    folder = tmp_path
+def test_a_local_judge_is_whole_and_reads_no_more_than_its_model_does(tmp_path: Path) -> None:
+    folder = tmp_path / "judge"
+    folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "max_position_embeddings": 8000}))
-    said = refused(tmp_path, "judge.name=local", f"judge.model={folder}")
-    assert (
-        f"judge.model={folder} reads 8000 tokens, and a question with its answer may have 8192: lower judge.max_"
-        in said
-    )
-    fits = load(None, ["judge.name=local", f"judge.model={folder}", "judge.max_prompt_tokens=5000"], lambda text: None)
+    keys = ["judge.name=local", f"judge.model={folder}"]
+    assert "has no *.safetensors or *.bin: copy its weights again" in refused(tmp_path, *keys)
+    save_file({}, folder / "model.safetensors")
+    assert "reads 8000 tokens, and a question with its answer may have 8192: lower judge." in refused(tmp_path, *keys)
+    fits = load(None, [*keys, "judge.max_prompt_tokens=5000"], lambda text: None)
     assert check_config(fits, tmp_path / "run", ROOMY) == []
 
 
