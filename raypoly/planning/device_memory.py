@@ -147,7 +147,8 @@ def _judge(config: Config, device: Device, layout: DeviceLayout) -> Iterator[Mem
     try:
         for part in engine_parts(judge, shape, device, layout):
             phases = awake if part.phases in (SAMPLING, ALWAYS) else ALWAYS - JUDGING
-            yield replace(part, name=f"judge's {part.name}", phases=phases, keys=("judge.gpu_memory_fraction",))
+            keys = tuple(key.replace("generator.", "judge.") for key in part.keys)
+            yield replace(part, name=f"judge's {part.name}", phases=phases, keys=keys)
         if layout.kind == "cpu":
             yield MemoryPart("judge's engine: libraries", round(ENGINE_MEMORY * GIB))
     except UsageError as error:

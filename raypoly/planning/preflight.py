@@ -460,7 +460,8 @@ def asks_learner_device(distill: DistillConfig) -> bool:
 def _asking(config: Config) -> Sequence[str]:
     given = {"reference_logprobs": losses.of_run(config).config.kl_in_reward > 0}
     given["teacher_logprobs"] = asks_learner_device(config.distill)
-    given["judge"] = judge.in_engine(config.judge) and asks_judge(config)
+    asked = "judge" in needed_stages(objectives.of_run(config)) or config.judge.when != "needed"
+    given["judge"] = judge.in_engine(config.judge) and asked
     return [name for name, asks in given.items() if asks]
 
 
