@@ -26,6 +26,10 @@ raypoly train --dry-run --verbose --config my.yaml
 raypoly train objective.name=my_module:MyObjective train.seed=1
 
 Give the same command again, and a stopped run goes on."""
+_OF_A_MODEL = re.compile(
+    r"[^/]+\.safetensors(\.index\.json)?|merges\.txt|chat_template\.jinja|"
+    r"(generation_config|added_tokens|special_tokens_map|tokenizer(_config)?|vocab)\.json"
+)
 
 
 def train(
@@ -94,9 +98,9 @@ def _show_end(config: Config, directory: RunDirectory, file: str | None, overrid
 
 
 def upload_model(run: RunFiles, repository: str, again: str) -> str:
-    """Upload a finished run's model and its card to the Hugging Face hub. Returns a sentence of where it is, or of what
-    went wrong, with the command `again`: a failure is none of the run's."""
-    from huggingface_hub import CommitOperationAdd, HfApi, get_token
+    """Upload a finished run's model and its card to the Hugging Face hub, in place of an earlier model's files. Returns
+    a sentence of where it is, or of what went wrong, with the command `again`: a failure is none of the run's."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
     from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
     from raypoly.analysis.reports.run_page import model_card
@@ -106,10 +110,12 @@ def upload_model(run: RunFiles, repository: str, again: str) -> str:
     try:
         files = sorted(file for file in run.store.fetch(MODEL).iterdir() if file.name[0] != ".")
         card = CommitOperationAdd("README.md", model_card(run).encode())
-        operations = [card, *(CommitOperationAdd(file.name, file) for file in files)]
         api = HfApi()
         api.create_repo(repository, private=True, exist_ok=True)  # whoever made it public keeps it so
-        found = api.create_commit(repository, operations, commit_message=f"{run.name}, {run.steps_done} steps")
+        there = set(api.list_repo_files(repository)) - {file.name for file in files}
+        stale = [CommitOperationDelete(name) for name in sorted(there) if _OF_A_MODEL.fullmatch(name)]
+        added = [card, *(CommitOperationAdd(file.name, file) for file in files)]
+        found = api.create_commit(repository, [*added, *stale], commit_message=f"{run.name}, {run.steps_done} steps")
     except Exception as error:  # noqa: BLE001 - of the hub's, HTTP's or the disk's library: told, and the run is done
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         said = re.sub(r"\?\S*", "", said)  # of an address, which may be signed

@@ -34,7 +34,7 @@ from raypoly.planning.learner_memory import (
     width,
 )
 from raypoly.planning.model_shape import ModelShape, shape_of, teacher_folder
-from raypoly.planning.preflight import BASE_MEMORY, ENGINE_MEMORY, WORKER_MEMORY, asks_judge
+from raypoly.planning.preflight import BASE_MEMORY, ENGINE_MEMORY, MATHS_MEMORY, WORKER_MEMORY, asks_judge
 from raypoly.rollouts.engines import cpu_cache_bytes, engine_of_judge
 from raypoly.strategies.judge import in_engine
 
@@ -59,21 +59,23 @@ _GRAPHS = GIB  # vLLM's CUDA graphs and workspaces. An estimate.
 _ASLEEP = 2 * GIB  # context, graphs and workspaces of an engine asleep. An estimate.
 
 
-def plan_memory(config: Config, shape: ModelShape, device: Device, layout: DeviceLayout) -> Sequence[DeviceMemory]:
-    """Raises `UsageError` where the engine has no room for one sequence."""
+def plan_memory(
+    config: Config, shape: ModelShape, device: Device, layout: DeviceLayout, maths: bool = False
+) -> Sequence[DeviceMemory]:
+    """`maths`: there are answers of mathematics. Raises `UsageError` where the engine has no room for one sequence."""
     models = (*_stage_models(config, layout), *_teacher(config, device, layout), *_judge(config, device, layout))
     learner = (*learner_parts(config, shape, layout), *models)
     engine = tuple(engine_parts(config, shape, device, layout))
     if layout.kind == "split":
         return [DeviceMemory("the learner's GPU", learner), DeviceMemory("the engine's GPU", engine)]
     if layout.kind == "cpu":
-        return [DeviceMemory("memory", (*learner, *engine, *_others(config)))]
+        return [DeviceMemory("memory", (*learner, *engine, *_others(config, maths)))]
     return [DeviceMemory("the GPU", (*learner, *engine))]
 
 
-def host_memory(config: Config, shape: ModelShape, layout: DeviceLayout) -> DeviceMemory:
+def host_memory(config: Config, shape: ModelShape, layout: DeviceLayout, maths: bool = False) -> DeviceMemory:
     """The host's share of a run whose learner is on a GPU. New weights through the host are there twice: as the learner
-    gives them and as Ray carries them."""
+    gives them and as Ray carries them. `maths`: as `plan_memory`."""
     moments = 8 * trained_weights(config, shape)
     on_their_way = [MemoryPart("weights on their way to the engine", 8 * shape.parameters, HAND_OVER)]
     parts = (
@@ -81,7 +83,7 @@ def host_memory(config: Config, shape: ModelShape, layout: DeviceLayout) -> Devi
         MemoryPart("its moments, where it is read back", moments),
         *(on_their_way if layout.through_host else []),
         *(_judge_asleep(config) if layout.kind == "colocated" else []),
-        *_others(config),
+        *_others(config, maths),
     )
     return DeviceMemory("the host", parts)
 
@@ -169,9 +171,9 @@ def with_judge_as_policy(config: Config) -> Config:
     return config.model_copy(update={"generator": engine_of_judge(config.judge), "model": model, "train": train})
 
 
-def _others(config: Config) -> tuple[MemoryPart, ...]:
-    # As `raypoly.planning.preflight` counts it.
-    workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
+def _others(config: Config, maths: bool) -> tuple[MemoryPart, ...]:
+    # As `raypoly.planning.preflight` counts it, which has not read the problems.
+    workers = config.scorer.workers * (WORKER_MEMORY + maths * MATHS_MEMORY + config.scorer.memory_mib / 1024)
     return (
         MemoryPart("Ray, driver, libraries", round(BASE_MEMORY * GIB)),
         MemoryPart("scorers", round(workers * GIB), ALWAYS, ("scorer.workers", "scorer.memory_mib")),

@@ -33,7 +33,8 @@ def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None
     device = choose_device(gpu, this_machine(directory.path).memory)
     _, source = usable_problems(config, directory.resumes, config)
     print(describe_run(config, source, directory.uri, directory.resumes), flush=True)
-    print("\n" + "\n".join([*_memory(config, device), "", *_cost(config)]), flush=True)
+    maths = any(problem.tests.kind == "answer" for split in source.splits.values() for problem in split)
+    print("\n" + "\n".join([*_memory(config, device, maths), "", *_cost(config)]), flush=True)
     print("\n" + describe_config(config, source, verbose), flush=True)
     refuse_unfit(config, device)
 
@@ -137,7 +138,7 @@ def refuse_unfit(config: Config, device: Device) -> None:
         check_memory(config, shape, device, layout_of(config, device))
 
 
-def _memory(config: Config, device: Device) -> Iterator[str]:
+def _memory(config: Config, device: Device, maths: bool) -> Iterator[str]:
     """Raises `UsageError` where the engine has no room for one sequence."""
     shape, layout = shape_of(config.model.path), layout_of(config, device)
     model = config.model.path or "the tiny model"
@@ -151,7 +152,7 @@ def _memory(config: Config, device: Device) -> Iterator[str]:
     trained = trained_weights(config, shape)
     only = "" if trained == shape.parameters else f", of adapters {trained:,} are trained"
     yield f"model: {model}, {shape.parameters:,} weights{only}"
-    for holding in plan_memory(config, shape, device, layout):
+    for holding in plan_memory(config, shape, device, layout, maths):
         yield from _memory_table(holding, device)
     space = engine_room(config, shape, device)
     if space is not None:
@@ -160,7 +161,7 @@ def _memory(config: Config, device: Device) -> Iterator[str]:
             f"at once, of {space.wanted:,} that are wanted"
         )
     if device.gpu:
-        host = host_memory(config, shape, layout)
+        host = host_memory(config, shape, layout, maths)
         listed = ", ".join(f"{part.name} {format_bytes(part.bytes)}" for part in host.parts)
         yield f"memory of the machine: {format_bytes(host.needed)} ({listed})"
     kept, finished = checkpoint_bytes(config, shape), model_bytes(config, shape)

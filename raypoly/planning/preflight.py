@@ -49,6 +49,8 @@ ENGINE_MEMORY = 1.2
 """GiB of each engine after the first, a judge's too, beside weights and cache."""
 WORKER_MEMORY = 0.3
 """GiB of one scorer actor with its warm runner, beside the memory that a program may use."""
+MATHS_MEMORY = 0.08
+"""GiB of a scorer's second zygote, from the first answer of mathematics on."""
 _RANK_MEMORY = 0.8  # giB of each further learner process (a tiny model)
 _HUB_SECONDS = 5.0
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")

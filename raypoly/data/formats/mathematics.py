@@ -1,4 +1,4 @@
-"""Problems of mathematics: GSM8K, MATH, AIME and DAPO-Math-17k. Each has one answer, compared by value.
+"""Problems of mathematics: GSM8K, MATH, AIME, POLARIS and DAPO-Math-17k. Each has one answer, compared by value.
 
 What is right is what follows `####` in GSM8K's `answer`, what `\\boxed{}` holds at the end of MATH's `solution`, or a
 column of its own.
@@ -40,7 +40,7 @@ def to_problem_gsm8k(row: Mapping[str, Any]) -> Problem:
 
 
 def recognises_boxed(row: Mapping[str, Any]) -> bool:
-    """MATH, MATH-500, AIME; some copies write their columns with capitals."""
+    """MATH, MATH-500, AIME, POLARIS; some copies write their columns with capitals."""
     names = {str(name).lower() for name in row}
     is_boxed = "\\boxed" in str(row.get("solution"))
     return "problem" in names and ("answer" in names or is_boxed) and not names & _OF_CODE
@@ -51,7 +51,7 @@ def to_problem_boxed(row: Mapping[str, Any]) -> Problem:
     answer = it.get("answer")
     if answer in (None, ""):
         answer = last_boxed(str(it.get("solution"))) or ""
-    level = it.get("level")
+    level = it.get("level", it.get("difficulty"))  # of POLARIS a pass rate, such as 3/8
     about = {
         "difficulty": None if level is None else str(level),
         "tags": [it.get("subject") or it.get("type")],

@@ -58,11 +58,17 @@ class _Handler(BaseHTTPRequestHandler):
             for line in map(json.loads, sent.splitlines()):
                 if line["key"] == "file":
                     hub.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+                elif line["key"] == "deletedFile":
+                    del hub.files[line["value"]["path"]]
             return self._json({"commitUrl": f"{hub.url}/me/mine/commit/1", "commitOid": "1" * 40})
         return self._json({"errors": [], "warnings": []})
 
     def do_GET(self) -> None:
-        self._json({"error": "nothing here"}, 404)
+        hub: Hub = self.server.hub  # type: ignore[attr-defined]
+        if hub.refusal is None and "/tree/main" in self.path:
+            about = {"type": "file", "oid": "1" * 40, "size": 1}
+            return self._json([{**about, "path": path} for path in hub.files])
+        return self._json({"error": "nothing here"}, 404)
 
     do_HEAD = do_GET
 
@@ -123,6 +129,16 @@ def test_every_file_and_a_card_of_the_runs_numbers_are_uploaded_to_a_private_rep
     assert f"| pass@{k} |" in card
     assert f"{last['pass_at_k'][str(k)]:.3f}" in card
     assert run.uri.removesuffix("/mine") not in card, "folders of this machine are nobody's business"
+
+
+def test_an_earlier_models_files_go_in_the_same_commit_and_nothing_else_does(hub: Hub, run: Run) -> None:
+    shards = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    stale = [*shards, "model.safetensors.index.json", "generation_config.json", "chat_template.jinja"]
+    own = ["LICENSE", ".gitattributes", "results.json", "my_config.json", "older/model.safetensors"]
+    hub.files = dict.fromkeys([*stale, *own, "config.json"], b"of before")
+    assert upload_model(run, "me/mine", AGAIN) == f"model: {hub.url}/me/mine"
+    assert hub.files.keys() == {*FILES, *own, "README.md"}
+    assert hub.files["config.json"] == FILES["config.json"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])

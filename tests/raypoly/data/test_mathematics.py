@@ -26,6 +26,7 @@ AIME = {
     "url": "https://example.org",
     "year": "2024",
 }
+POLARIS = {"problem": "Find it, too.", "answer": "\\frac{7}{2}", "difficulty": "3/8"}
 CAPITALS = {"ID": "2024-I-4", "Problem": "Find it.", "Solution": "...", "Answer": 116}
 DAPO = {
     "data_source": "math_dapo",
@@ -44,6 +45,7 @@ DAPO = {
         (MATH | {"solution": "It is \\boxed 2$."}, "", "2"),
         (MATH_500, "test/algebra/7.json", "\\frac{1}{2}"),
         (AIME, "60", "033"),
+        (POLARIS, "", "\\frac{7}{2}"),
         (CAPITALS, "2024-I-4", "116"),
         (DAPO, "9a9b6eb4", "34"),
         (DAPO | {"prompt": "What?", "solution": "34"}, "9a9b6eb4", "34"),
@@ -61,6 +63,7 @@ def test_a_row_has_one_answer_and_its_prompt_says_where_to_put_it(row: dict[str,
 
 def test_level_and_subject_are_kept() -> None:
     assert problem_of(MATH).metadata == {"difficulty": "Level 5", "tags": "Algebra"}
+    assert problem_of(POLARIS).metadata == {"difficulty": "3/8"}
     assert problem_of(MATH_500).metadata == {"difficulty": "2", "tags": "Algebra"}
 
 

@@ -179,6 +179,20 @@ def test_a_plan_says_how_a_file_of_problems_is_split(problems: Path, capsys: pyt
     assert "is in train and in test: take it out of one of the two places" in capsys.readouterr().err
 
 
+def test_answers_of_mathematics_need_a_second_zygote_a_scorer(
+    problems: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--config", str(CONFIGS / "leetcode_h200.yaml"), "scorer.workers=100", "scorer.memory_mib=64"]
+    asked = tmp_path / "asked.jsonl"
+    rows = ({"problem": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(160))
+    asked.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scorers = []
+    for path in (problems, asked):
+        assert dry_run("--gpu", "h200", *words, f"problems.path={path}") == 0
+        scorers.append(capsys.readouterr().out.partition("scorers ")[2].partition(" GiB")[0])
+    assert float(scorers[1]) - float(scorers[0]) == pytest.approx(100 * 80 / 1024, abs=0.3)
+
+
 def test_a_step_needs_no_more_problems_than_there_are(problems: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--gpu", "h200", "problems.source=jsonl", f"problems.path={problems}", "model.path=Qwen/Qwen3-4B-Base"]
     words += ["problems.validation=64", "problems.test=64"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -36,12 +37,16 @@ FORMS = {
     "always": MESSAGES + "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}",
     "never": MESSAGES + "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
 }
+if (trl := find_spec("trl")) is not None and trl.origin is not None:  # it brings Qwen3's own
+    FORMS["qwen3"] = (Path(trl.origin).parent / "chat_templates" / "qwen3.jinja").read_text()
 OFF = {"enable_thinking": False}
 ENDS = {
     ("switch", "off"): ASKED + UNTHOUGHT,
     ("switch", "on"): ASKED,
     ("always", "on"): ASKED + "<think>\n",
     ("never", "on"): ASKED,
+    ("qwen3", "off"): ASKED + UNTHOUGHT,
+    ("qwen3", "on"): ASKED,
 }
 THOUGHT = "<think>\nFirst:\n- A: not this\n- a loop would do\n</think>\n\n"
 
@@ -62,6 +67,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def case(request: pytest.FixtureRequest, folders: dict[str, str], tmp_path: Path) -> tuple[Problem, ChatTemplate, str]:
     """A problem as a chat, what rendered it, and how each prompt has to end."""
     form, thinking = request.param
+    if form not in folders:
+        pytest.skip("needs trl (uv pip install trl==1.16.0)")
     path = write_problems(tmp_path / "p.jsonl", [row_of("sum")])
     given = {"source": "jsonl", "path": str(path), "template": "message", "validation": 0, "test": 0}
     given |= {"chat_template": folders[form], "chat_template_kwargs": OFF if thinking == "off" else {}}
