@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +22,8 @@ from actors.learner import LearnerActor
 from raypoly.analysis.evaluation.evaluation_results import (
     Encode,
     answer_votes,
+    category_results,
+    compared_texts,
     evaluation_results,
     joined_labels,
     judged_at_once,
@@ -29,6 +32,7 @@ from raypoly.analysis.evaluation.evaluation_results import (
     sample_table,
     scaffold_results,
 )
+from raypoly.analysis.metrics.pass_at_k import STRATEGY_DRAWS
 from raypoly.analysis.metrics.plan_diversity import SentenceEncoder
 from raypoly.analysis.reports.run_table import shown_ks
 from raypoly.core import __version__
@@ -36,18 +40,26 @@ from raypoly.core.config import Config
 from raypoly.core.errors import TooManySetAside, UsageError
 from raypoly.core.seeds import derive
 from raypoly.core.tables import ReportTable
-from raypoly.core.values import UNKNOWN, Draft, Group, Problem, Split, Verdict
+from raypoly.core.values import UNKNOWN, WITHOUT_TESTS, Draft, Group, Problem, Rollout, Split, TestSuite, Verdict
 from raypoly.data.problem_set import with_tests
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import of_evaluations
 from raypoly.run.run_identity import resolve_run
 from raypoly.run.store.sealed_files import encode_table, seal
+from raypoly.strategies.algorithm_categories import (
+    INDEPENDENT,
+    Category,
+    CategoryAgreement,
+    category_of,
+    read_labelled_methods,
+)
 from raypoly.strategies.judge.judge_usage import usage_to_json
+from raypoly.verifier.rewards.terms.known_terms import GRADES
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.rollouts import conversations_of
 from workflows.step.scaffold_rounds import ScaffoldRounds
-from workflows.step.stages.built_in import signatures
+from workflows.step.stages.built_in import CategoriesStage, signatures
 from workflows.step.stages.reward_stage import RewardStage
 from workflows.step.stopwatch import Stopwatch
 from workflows.step.training_group import REWARD, skip_reason
@@ -114,15 +126,17 @@ async def measure(
     what = f"Measuring step {step} on {split}: {len(problems)} problems x {samples} samples{many}"
     started = time.monotonic()
     usage, measured, tables = observers.judge_usage, [], []
+    asks = config.evaluate.judge or config.evaluate.categories is not None
     with observers.progress.waiting(what):
         weights = await opened.services.learner.ask("update", LearnerActor.digest)
         for name, scaffold in chosen.items():
             results, table, sound = await _measured(opened, step, split, samples, problems, scaffold)
-            if list(chosen) != ["direct"]:
+            if list(chosen) != ["direct"] or config.evaluate.categories:
                 encode = None if name == "direct" else _encoder(opened)
                 results |= await asyncio.to_thread(
                     scaffold_results, sound, name, scaffold, samples, config.evaluate.select, encode, config.evaluate.ks
                 )
+                results |= await _categories(opened, problems, sound, scaffold, samples)
             if len(chosen) > 1:
                 table = table.append_column("scaffold", pa.array([name] * table.num_rows, pa.string()))
             measured.append(results)
@@ -141,7 +155,7 @@ async def measure(
         **({"shown_tests": shown} if shown else {}),
         "seconds": round(time.monotonic() - started, 3),
         "pauses": observers.judge_pause.take_pauses(),
-        "judge": usage_to_json(usage.take_unreported()) if config.evaluate.judge and usage.has_usage else None,
+        "judge": usage_to_json(usage.take_unreported()) if asks and usage.has_usage else None,
     }
     return payload, pa.concat_tables(tables)
 
@@ -177,6 +191,42 @@ async def _measured(
     elif answered:
         results |= majority_results(answered, list(map(answer_votes, answered)))
     return results, sample_table(groups, metadata, at_once), sound
+
+
+async def _categories(
+    opened: OpenRun, problems: Sequence[Problem], groups: Sequence[Group], scaffold: Scaffold, samples: int
+) -> dict[str, Any]:
+    """`category_results` by the judge, which first classifies what people labelled; nothing where nobody asks."""
+    place, block = opened.config.evaluate.categories, scaffold.block(samples)
+    if place is None:
+        return {}
+    labelled, statements = read_labelled_methods(place), {problem.id: problem.prompt for problem in problems}
+    told = await asyncio.gather(*(_classified(opened, each.statement, [[each.method]]) for each in labelled))
+    named = [name for own in told for (name,) in own]
+    (one, other), gold = zip(*(each.annotators for each in labelled), strict=True), [each.gold for each in labelled]
+    agreement = None if None in named else CategoryAgreement.of(one, other, gold, named)
+    blocks = compared_texts(groups, scaffold, samples, block if block > 1 else INDEPENDENT)
+    pairs = zip(groups, blocks, strict=True)
+    found = await asyncio.gather(*(_classified(opened, statements[group.problem_id], own) for group, own in pairs))
+    return category_results(list(chain.from_iterable(found)), agreement)
+
+
+async def _classified(
+    opened: OpenRun, statement: str, blocks: Sequence[Sequence[str]]
+) -> Sequence[Sequence[Category | None]]:
+    """The category of each text, None where the judge gives none; waits while it is away."""
+    stage = CategoriesStage(opened.config, opened.stages[GRADES].objective)
+    ids, distinct = np.zeros(0, np.int32), list(dict.fromkeys(chain.from_iterable(blocks)))
+    problem = Problem("to be classified", statement, "", TestSuite("none", ""))
+    names: dict[str, Category | None] = {}
+    for start in range(0, len(distinct), STRATEGY_DRAWS):
+        part = distinct[start : start + STRATEGY_DRAWS]
+        rollouts = tuple(Rollout(ids, ids, np.zeros(0, np.float32), text, "stop", 0, 0) for text in part)
+        group = Group(0, 0, problem.id, rollouts, {"score": (WITHOUT_TESTS,) * len(part)})
+        group = await opened.stages.compute(group, problem, stage, Stopwatch())
+        if group.knows(stage.name):
+            names |= dict(zip(part, map(category_of, group.findings[stage.name]), strict=True))
+    return [[names.get(text) for text in block] for block in blocks]
 
 
 def _encoder(opened: OpenRun) -> Encode | None:

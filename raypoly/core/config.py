@@ -756,6 +756,11 @@ class EvaluateConfig(Section):
         description="Also count strategies by the judge, which sees train.rollouts samples at once, in order, and no "
         "fewer than eight; the structural judge sees all.",
     )
+    categories: str | None = Field(
+        None,
+        description="A file of methods that two people labelled (docs/scaffolds.md). Then the judge, one that grades, "
+        "also classifies each method or program, for D_alg.",
+    )
 
 
 class TermSection(PluginSection):

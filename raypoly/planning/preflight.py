@@ -35,6 +35,7 @@ from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, is_sample
 from raypoly.rollouts.teacher_model import check_tokenizers
 from raypoly.run.sinks import check_packages
 from raypoly.strategies import judge
+from raypoly.strategies.algorithm_categories import read_labelled_methods
 from raypoly.strategies.judge import judge_keys
 from raypoly.verifier.math_answers import MISSING, knows_math
 from raypoly.verifier.rewards import Rewards
@@ -76,7 +77,8 @@ def asks_judge(config: Config) -> bool:
     """Whether the run uses its judge at all."""
     objective = objectives.of_run(config)
     grades = any(isinstance(named.term, JudgeTerm) for named in build_terms(config))
-    return "judge" in needed_stages(objective) or config.judge.when != "needed" or config.evaluate.judge or grades
+    evaluate = config.evaluate.judge or config.evaluate.categories is not None
+    return "judge" in needed_stages(objective) or config.judge.when != "needed" or evaluate or grades
 
 
 def _errors(config: Config) -> Iterator[UsageError]:
@@ -427,6 +429,10 @@ def _evaluation(config: Config) -> Iterator[str]:
             f"evaluate.validation_greedy gives the same response {evaluate.validation_samples} times: set "
             "evaluate.validation_samples=1."
         )
+    if evaluate.categories is not None:
+        if not hasattr(load_plugin(config.judge.name, judge.KNOWN, "judge.name"), "grade") or config.judge.votes > 1:
+            yield "evaluate.categories needs a judge that grades, and one vote: set judge.name=openai judge.votes=1."
+        read_labelled_methods(evaluate.categories)
 
 
 _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (

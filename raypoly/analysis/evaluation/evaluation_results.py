@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from raypoly.analysis.metrics.problem_counts import GroupOutcomes, stratum_of
 from raypoly.core.config import Config
 from raypoly.core.values import Float64, Group, Labels
 from raypoly.rollouts.scaffolds import Scaffold
+from raypoly.strategies.algorithm_categories import Category, CategoryAgreement, algorithmic_diversity
 from raypoly.strategies.planned_strategy import is_followed
 from raypoly.verifier.code_extraction import find_code
 from raypoly.verifier.response_text import has_thoughts
@@ -241,17 +243,10 @@ def majority_results(groups: Sequence[Group], votes: Sequence[Sequence[str | Non
 def _diversity(
     groups: Sequence[Group], scaffold: Scaffold, attempts: int, block: int, encode: Encode | None
 ) -> dict[str, Any]:
-    # Of the methods of a block, or of its programs where there are no methods; independent attempts are one block.
     methods = [scaffold.methods(group.drafts, attempts) for group in groups]
     known = any(own is not None for own in methods)
-    texts = [
-        [find_code(rollout.text) for rollout in group.rollouts] if own is None else [text or None for text in own]
-        for group, own in zip(groups, methods, strict=True)
-    ]
-    size = block if block > 1 else attempts
-    whole = (own[start : start + size] for own in texts for start in range(0, len(own), size))
-    # cut first: a method that a plan lacks has its place in it
-    blocks = [each for block in whole if (each := [text for text in block if text is not None])]
+    # independent attempts are one block
+    blocks = list(chain.from_iterable(compared_texts(groups, scaffold, attempts, block if block > 1 else attempts)))
     return {
         "diversity_of": "methods" if known else "programs",
         "surface_diversity": _mean([d for each in blocks if (d := surface_diversity(each)) is not None]),
@@ -260,6 +255,33 @@ def _diversity(
         else _mean([d for each in blocks if len(each) > 1 and (d := semantic_diversity(encode(each))) is not None]),
         "duplicates": _mean([float(_repeats(each, known)) for each in blocks]),
         "followed": _followed(groups, methods),
+    }
+
+
+def compared_texts(
+    groups: Sequence[Group], scaffold: Scaffold, attempts: int, size: int
+) -> Sequence[Sequence[Sequence[str]]]:
+    """By group, the texts of each block of `size` attempts: its methods, or its programs where there are no methods."""
+    methods = [scaffold.methods(group.drafts, attempts) for group in groups]
+    texts = [
+        [find_code(rollout.text) for rollout in group.rollouts] if own is None else [text or None for text in own]
+        for group, own in zip(groups, methods, strict=True)
+    ]
+    # cut first: a method that a plan lacks has its place in it
+    whole = [[own[start : start + size] for start in range(0, len(own), size)] for own in texts]
+    return [[each for block in own if (each := [text for text in block if text is not None])] for own in whole]
+
+
+def category_results(
+    blocks: Sequence[Sequence[Category | None]], agreement: CategoryAgreement | None
+) -> dict[str, Any]:
+    """JSON values: D_alg, the mean over blocks whose texts all have a category, if the classifier agrees with people;
+    `agreement` is None where it is unknown. `unclassified`: share of texts without one."""
+    known = [share for block in blocks if None not in block and (share := algorithmic_diversity(block)) is not None]
+    return {
+        "algorithmic_diversity": _mean(known) if agreement is not None and agreement.reported else None,
+        "unclassified": _mean([float(name is None) for block in blocks for name in block]),
+        "category_agreement": None if agreement is None else asdict(agreement),
     }
 
 

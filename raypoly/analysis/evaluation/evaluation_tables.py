@@ -103,6 +103,7 @@ def scaffold_tables(payload: Mapping[str, Any], table: pa.Table) -> list[ReportT
 def _side_by_side(
     measured: Sequence[Mapping[str, Any]], values: Sequence[Sequence[Values]], shared: Sequence[str]
 ) -> ReportTable:
+    classified = "algorithmic_diversity" in measured[0]
     rows = [
         (
             each["scaffold"],
@@ -111,6 +112,7 @@ def _side_by_side(
             *(mean_text(share_interval(list(by_problem.values()))) for by_problem in own),
             number(each["pass_per_10k"][shared[-1]]) if shared else number(None),
             number(each["surface_diversity"]),
+            *([number(each["algorithmic_diversity"])] if classified else []),
             number(each["duplicates"]),
             number(each["followed"]),
         )
@@ -120,7 +122,7 @@ def _side_by_side(
         *("scaffold", "block", "tokens a problem"),
         *(f"pass@{k}" for k in shared),
         f"pass@{shared[-1]} per 10k tokens" if shared else "per 10k tokens",
-        *("surface diversity", "duplicates", "followed"),
+        *("surface diversity", *(["algorithmic diversity"] if classified else []), "duplicates", "followed"),
     )
     title = "in brackets the 95 % interval over problems; diversity of methods, or of programs where there are none"
     return ReportTable(head, rows, title=title)

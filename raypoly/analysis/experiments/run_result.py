@@ -105,6 +105,7 @@ class ScaffoldCosts:
     followed: float | None = None
     """Share of attempts that did what their method says."""
     surface_diversity: float | None = None
+    algorithmic_diversity: float | None = None
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, problems: ProblemCounts | None) -> Self | None:
@@ -112,7 +113,7 @@ class ScaffoldCosts:
         if evaluation is None:
             return None
         if "scaffold" in evaluation:
-            names = ("duplicates", "followed", "surface_diversity")
+            names = ("duplicates", "followed", "surface_diversity", "algorithmic_diversity")
             tokens = math.fsum(evaluation["decoded_tokens"].values())
             own = {name: evaluation.get(name) for name in names}
             return cls(evaluation["scaffold"], tokens, evaluation["pass_per_10k"], **own)

@@ -155,6 +155,7 @@ def cost_table(comparison: ArmComparison) -> ReportTable:
     every = [costs for found in known.values() for costs in found]
     if not any(costs.scaffold != "direct" for costs in every):
         return ReportTable((), [])
+    keys = [key for key in _COSTS if any(getattr(costs, key) is not None for costs in every)]
     k = next((k for k in ("4", "2", "1") if all(k in costs.pass_per_10k for costs in every)), "1")
     rows = [
         (
@@ -162,12 +163,12 @@ def cost_table(comparison: ArmComparison) -> ReportTable:
             " ".join(dict.fromkeys(costs.scaffold for costs in found)),
             f"{mean(costs.tokens for costs in found):,.0f}",
             spread_cell(SeedSpread.of(costs.pass_per_10k.get(k) for costs in found), decimals=1),
-            *(spread_cell(SeedSpread.of(getattr(costs, key) for costs in found)) for key in _COSTS),
+            *(spread_cell(SeedSpread.of(getattr(costs, key) for costs in found)) for key in keys),
         )
         for name, found in known.items()
     ]
-    head = ("", "scaffold", "tokens a problem", f"pass@{k} per 10k tokens", *(key.replace("_", " ") for key in _COSTS))
-    return ReportTable(head, rows, range(2, 7))
+    head = ("", "scaffold", "tokens a problem", f"pass@{k} per 10k tokens", *(key.replace("_", " ") for key in keys))
+    return ReportTable(head, rows, range(2, len(head)))
 
 
 def part_table(comparison: ArmComparison) -> ReportTable:
@@ -199,7 +200,7 @@ def _part_cell(runs: Sequence[RunResult], k: str, part: str) -> str:
     return f"{mean(values_alone):.3f} {interval_text(interval)}"
 
 
-_COSTS = ("duplicates", "followed", "surface_diversity")
+_COSTS = ("duplicates", "followed", "surface_diversity", "algorithmic_diversity")
 _AT_AN_END = 10  # steps at a curve's beginning and end, at most half of them
 
 

@@ -9,11 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from raypoly.analysis.evaluation.evaluation_results import majority_results, scaffold_results
+from raypoly.analysis.evaluation.evaluation_results import (
+    category_results,
+    compared_texts,
+    majority_results,
+    scaffold_results,
+)
 from raypoly.analysis.evaluation.evaluation_tables import scaffold_tables
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.core.values import Draft, Evidence, Float64, Group, Rollout, Verdict
 from raypoly.rollouts import scaffolds
+from raypoly.strategies.algorithm_categories import CategoryAgreement
 from tests.support.two_methods import TwoMethods
 
 PLAN = "A: Add in a loop.\nB: Recurse on the tail.\n"
@@ -108,6 +114,11 @@ def test_scaffolds_stand_side_by_side_with_their_differences() -> None:
     assert differences.rows[0][0] == "tuple less direct"
     assert str(differences.rows[0][1]).startswith("-0.375")
     assert scaffold_tables({"pass_at_k": {}}, table) == []
+    assert "algorithmic diversity" not in side_by_side.head
+    for each in (payload, *payload["scaffolds"]):
+        each["algorithmic_diversity"] = None
+    shown = scaffold_tables(payload, table)[0]
+    assert [row[shown.head.index("algorithmic diversity")] for row in shown.rows] == ["-", "-"]
 
 
 def test_tables_count_the_attempts_of_a_block_that_the_evaluation_selects() -> None:
@@ -131,3 +142,18 @@ def test_tables_count_the_attempts_of_a_block_that_the_evaluation_selects() -> N
         scaffold_results(TUPLES, "tuple", TwoMethods(), 4, it)["pass_at_k"]["1"] for it in ("first", "last", "random")
     }
     assert len(firsts) == 3, "the three would count differently"
+
+
+def test_categories_count_where_all_of_a_block_have_one_and_people_confirm_them() -> None:
+    blocks = [["dp", "greedy"], ["dp", "dp"], ["dp", None], []]
+    confirmed, not_confirmed = CategoryAgreement(0.72, 0.81, 0.78), CategoryAgreement(0.5, 0.81, 0.78)
+    found = category_results(blocks, confirmed)
+    assert found["algorithmic_diversity"] == pytest.approx((1.0 + 0.5) / 2)
+    assert found["unclassified"] == pytest.approx(1 / 6)
+    assert found["category_agreement"]["kappa"] == 0.72
+    for agreement in (not_confirmed, None):
+        assert category_results(blocks, agreement)["algorithmic_diversity"] is None
+    assert compared_texts(TUPLES, TwoMethods(), 4, 2)[0] == [
+        ["Add in a loop.", "Recurse on the tail."],
+        ["Add in a loop.", "add in a loop"],
+    ]

@@ -86,6 +86,8 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ("generator.engine=sglang", "generator.engine='sglang' is unknown. Known: transformers, vllm, or one of your"),
         (f"model.path={__file__}", "is a file, and a model is a folder, a name on the Hugging Face hub or a .gguf"),
         ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
+        ("evaluate.categories=/nowhere", "evaluate.categories needs a judge that grades, and one vote: set judge.na"),
+        ("evaluate.categories=/nowhere", "/nowhere can't be read"),
         ("scorer.evidence=false", "judge.name=structural needs scorer.evidence"),
         ("judge.base_url=http://me:pw@a/v1", "judge.base_url has a name or a password in its address"),
         ("judge.name=http", "judge.url=null is no http(s) address"),

@@ -19,6 +19,7 @@ from raypoly.core.seeds import derive
 from raypoly.core.values import CrossLogprobs, Float64, Group, Labels, Problem, Verdict
 from raypoly.data.public_tests import example_inputs
 from raypoly.learner.training_rows import prompts_of
+from raypoly.strategies.algorithm_categories import QUESTION
 from raypoly.strategies.judge import SAMPLED_SHARE, in_engine
 from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.rewards.terms import build_terms
@@ -149,6 +150,16 @@ class GradesStage(_Judging):
         places, rollouts, verdicts = scored_rollouts(group)
         grades = await services.judge.grade(problem, rollouts, verdicts, self.question or "")
         return spread_out(np.array(grades), places, group.size)
+
+
+class CategoriesStage(GradesStage):
+    """The same by the question of D_alg's classifier, for evaluations: `category_of` a grade."""
+
+    name = "categories"
+
+    def __init__(self, config: Config, objective: Objective) -> None:
+        super().__init__(config, objective)
+        self.question = QUESTION
 
 
 class PromptLogprobsStage(_BuiltIn):

@@ -168,6 +168,14 @@ def test_arms_stand_side_by_side_where_one_has_a_scaffold_of_its_own() -> None:
     ]
     (comparison,) = compare_arms([*plain, *(replace(run, costs=direct) for run in other)])
     assert not cost_table(comparison).rows, "costs of direct alone are in the other tables"
+    classified = [
+        replace(its, algorithmic_diversity=share) for its, share in zip(told, (0.5, 0.75), strict=True) if its
+    ]
+    (comparison,) = compare_arms(
+        [*plain, *(replace(run, costs=its) for run, its in zip(other, classified, strict=True))]
+    )
+    assert cost_table(comparison).head[-1] == "algorithmic diversity"
+    assert [row[-1].split()[0] for row in cost_table(comparison).rows] == ["-", "0.625"]
 
 
 def test_values_by_problem_have_the_run_s_measures_as_their_mean() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeRefused
+from raypoly.core.values import TestSuite
+from raypoly.strategies.algorithm_categories import QUESTION, category_of
 from raypoly.strategies.judge.openai import OpenAIJudge
 from raypoly.strategies.judge.openai.judge_reply import AssignedCluster, InvalidAnswer, answer_schema, parse_answer
 from tests.raypoly.strategies.judge.openai_groups import group
@@ -42,3 +45,13 @@ def test_grades_go_to_their_rollouts_are_kept_and_refused_where_no_answer_fits(t
         with pytest.raises(JudgeRefused, match="less than or equal to 10"):
             judge.grade(*group("no marker", "strategy_1"), "Is it clear?")
         judge.close()
+
+
+def test_methods_get_categories_and_a_zero_is_none(tmp_path: Path) -> None:
+    problem, rollouts, verdicts = group("strategy_1", "strategy_10", "strategy_0")
+    with running(Server()) as server:
+        judge = OpenAIJudge(JudgeConfig(name="openai", base_url=server.url, model="marker", cache_dir=str(tmp_path)))
+        grades = judge.grade(replace(problem, tests=TestSuite("none", "")), rollouts, verdicts, QUESTION)
+        judge.close()
+    assert list(map(category_of, grades)) == ["dp", "other", None]
+    assert "Unless the question says what numbers mean" in str(server.bodies[-1]["messages"])

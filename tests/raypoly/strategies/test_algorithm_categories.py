@@ -1,11 +1,22 @@
 """Agreement on categories of algorithms."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from raypoly.recipes.cppo.category_gate import CATEGORIES, CategoryGate, algorithmic_diversity, cohen_kappa, macro_f1
+from raypoly.core.errors import UsageError
+from raypoly.strategies.algorithm_categories import (
+    CATEGORIES,
+    CategoryAgreement,
+    algorithmic_diversity,
+    category_of,
+    cohen_kappa,
+    macro_f1,
+    read_labelled_methods,
+)
 from tests.support.worked_numbers import worked_cases
 
 HALF = ["dp", "dp", "greedy", "greedy"]
@@ -13,7 +24,7 @@ HALF = ["dp", "dp", "greedy", "greedy"]
 
 @pytest.mark.parametrize("case", worked_cases("category_gate", "cppo"))
 def test_worked_numbers(case: Any) -> None:
-    gate, expected = CategoryGate.of(**case["input"]), case["expected"]
+    gate, expected = CategoryAgreement.of(**case["input"]), case["expected"]
     assert gate.kappa == pytest.approx(expected["kappa"])
     assert gate.accuracy == pytest.approx(expected["accuracy"])
     assert gate.macro_f1 == pytest.approx(expected["macro_f1"])
@@ -21,12 +32,12 @@ def test_worked_numbers(case: Any) -> None:
 
 
 def test_each_threshold_is_needed() -> None:
-    assert CategoryGate.of(HALF, HALF, HALF, HALF).reported
-    assert not CategoryGate.of(HALF, HALF[::-1], HALF, HALF).reported
-    assert not CategoryGate.of(HALF, HALF, HALF, ["dp"] * 4).reported
-    assert CategoryGate(0.6, 0.7, 0.7).reported
-    assert not CategoryGate(0.59, 1.0, 1.0).reported
-    assert not CategoryGate(1.0, 1.0, 0.69).reported
+    assert CategoryAgreement.of(HALF, HALF, HALF, HALF).reported
+    assert not CategoryAgreement.of(HALF, HALF[::-1], HALF, HALF).reported
+    assert not CategoryAgreement.of(HALF, HALF, HALF, ["dp"] * 4).reported
+    assert CategoryAgreement(0.6, 0.7, 0.7).reported
+    assert not CategoryAgreement(0.59, 1.0, 1.0).reported
+    assert not CategoryAgreement(1.0, 1.0, 0.69).reported
 
 
 def test_agreement_by_chance_is_worth_nothing() -> None:
@@ -35,7 +46,7 @@ def test_agreement_by_chance_is_worth_nothing() -> None:
 
 
 def test_annotators_who_know_one_category_show_no_agreement() -> None:
-    gate = CategoryGate.of(["dp"] * 4, ["dp"] * 4, ["dp"] * 4, ["dp"] * 4)
+    gate = CategoryAgreement.of(["dp"] * 4, ["dp"] * 4, ["dp"] * 4, ["dp"] * 4)
     assert gate.kappa is None
     assert not gate.reported
     assert cohen_kappa(["dp"] * 4, ["greedy"] * 4) == pytest.approx(0.0)
@@ -48,9 +59,9 @@ def test_a_category_that_the_classifier_alone_names_lowers_the_mean() -> None:
 @pytest.mark.parametrize("names", [HALF[:3], []])
 def test_other_methods_are_refused(names: list[str]) -> None:
     with pytest.raises(ValueError, match="the same methods"):
-        CategoryGate.of(names, HALF, HALF, HALF)
+        CategoryAgreement.of(names, HALF, HALF, HALF)
     with pytest.raises(ValueError, match="the same methods"):
-        CategoryGate.of([], [], [], [])
+        CategoryAgreement.of([], [], [], [])
 
 
 def test_a_category_each_is_the_most_diverse() -> None:
@@ -67,3 +78,24 @@ def test_worked_numbers_of_categories(case: Any) -> None:
     shares = [algorithmic_diversity(names) for names in case["input"]["categories"]]
     assert shares == pytest.approx(case["expected"]["D_alg"])
     assert np.mean([share for share in shares if share is not None]) == pytest.approx(case["expected"]["mean"])
+
+
+def test_a_grade_is_a_categorys_number_or_unknown() -> None:
+    assert [category_of(number / 10) for number in range(1, 11)] == list(CATEGORIES)
+    assert category_of(0.0) is category_of(float("nan")) is None
+
+
+def test_labelled_methods_are_read_and_a_mistake_names_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "labelled.jsonl"
+    row = {"statement": "Add.", "method": "Use a table.", "annotators": ["dp", "greedy"], "gold": "dp"}
+    file.write_text(json.dumps(row) + "\n" + json.dumps(row | {"gold": "DP"}) + "\n")
+    with pytest.raises(UsageError, match=r"^evaluate\.categories=.* row 2 is no labelled method: gold: Input"):
+        read_labelled_methods(str(file))
+    file.write_text(json.dumps(row) + "\n")
+    (read,) = read_labelled_methods(str(file))
+    assert (read.annotators, read.gold) == (("dp", "greedy"), "dp")
+    file.write_text("")
+    with pytest.raises(UsageError, match="is empty"):
+        read_labelled_methods(str(file))
+    with pytest.raises(UsageError, match=r"none\.jsonl"):
+        read_labelled_methods(str(tmp_path / "none.jsonl"))
