@@ -80,6 +80,11 @@ def test_worked_numbers_of_categories(case: Any) -> None:
     assert np.mean([share for share in shares if share is not None]) == pytest.approx(case["expected"]["mean"])
 
 
+@pytest.mark.parametrize("case", worked_cases("d_alg"))
+def test_worked_coverage(case: Any) -> None:
+    assert list(map(algorithmic_diversity, case["input"]["categories"])) == case["expected"]["value"]
+
+
 def test_a_grade_is_a_categorys_number_or_unknown() -> None:
     assert [category_of(number / 10) for number in range(1, 11)] == list(CATEGORIES)
     assert category_of(0.0) is category_of(float("nan")) is None

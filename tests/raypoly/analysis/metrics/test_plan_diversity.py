@@ -36,6 +36,15 @@ def test_worked_numbers(case: Any) -> None:
     assert has_duplicate(methods) == expected["duplicate"]
 
 
+@pytest.mark.parametrize("case", [*worked_cases("d_surf"), *worked_cases("d_sem")])
+def test_worked_numbers_of_texts_and_vectors(case: Any) -> None:
+    given = case["input"]
+    if "texts" in given:
+        assert surface_diversity(given["texts"]) == pytest.approx(case["expected"]["value"])
+    else:
+        assert semantic_diversity(np.array(given["embeddings"], float)) == pytest.approx(case["expected"]["value"])
+
+
 @settings(max_examples=100)
 @given(TEXTS)
 def test_surface_diversity_is_a_share_whatever_the_order(texts: list[str]) -> None:

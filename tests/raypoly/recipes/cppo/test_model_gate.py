@@ -31,11 +31,35 @@ from raypoly.rollouts.scaffolds import build as build_program
 from raypoly.run.run_identity import resolve_run
 from tests.raypoly.recipes.cppo.gate_folders import BREACH, PLAN, PROBLEM, REWORDED, sealed_gate
 from tests.support.random_model import TEXTS, random_model
+from tests.support.worked_numbers import worked_cases
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return sealed_gate(tmp_path_factory.mktemp("gate") / "model")
+
+
+class TwoWords(GateModel):
+    """Whose log-probabilities of the two words are given."""
+
+    def __init__(self, pairs: Sequence[Sequence[float]]) -> None:
+        self._pairs = iter(pairs)
+
+    def _word_logprobs(self, problem: Problem, plan: str) -> list[float]:
+        return list(next(self._pairs))
+
+
+@pytest.mark.parametrize("case", worked_cases("gate_probability", "cppo"))
+def test_worked_probabilities_and_what_the_training_of_a_word_learns(case: Any) -> None:
+    given, want = case["input"], {name: np.array(values) for name, values in case["expected"].items()}
+    pairs = list(zip(given["logp_pass"], given["logp_fail"], strict=True))
+    found = TwoWords(pairs).ask(PROBLEM, [PLAN] * len(pairs))
+    np.testing.assert_allclose(found.p, want["p_pass"], atol=1e-9)
+    np.testing.assert_allclose(found.mass, want["mass"], atol=1e-9)
+    right = np.array(given["label"], bool)
+    bce = -np.log(np.where(right, found.p, 1 - found.p))
+    np.testing.assert_allclose(bce, want["bce"], atol=1e-9)
+    np.testing.assert_allclose(bce - np.log(found.mass), want["cross_entropy"], atol=1e-9)
 
 
 def draft(text: str) -> Draft:

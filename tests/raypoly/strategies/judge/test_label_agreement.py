@@ -1,6 +1,7 @@
 """Measures of agreement: worked values, brute force, and what has to hold for any labelling."""
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,19 @@ from raypoly.strategies.judge.label_agreement import (
     ids_of,
     run_to_run,
 )
+from tests.support.worked_numbers import worked_cases
 
 LABELLINGS = st.integers(2, 9).flatmap(
     lambda n: st.tuples(*[st.lists(st.integers(0, 3), min_size=n, max_size=n) for _ in range(2)])
 )
+
+
+@pytest.mark.parametrize("case", worked_cases("clustering_agreement"))
+def test_worked_agreements(case: Any) -> None:
+    (said, gold), want = (np.array(case["input"][name], np.int32) for name in ("pred", "gold")), case["expected"]
+    pairs = count_pairs(said, gold)
+    found = {"pair_precision": pairs.precision, "pair_recall": pairs.recall, "pair_f1": pairs.f1}
+    assert {**found, "ari": adjusted_rand(said, gold)} == pytest.approx(want)
 
 
 def together(ids: list[int]) -> set[tuple[int, int]]:
