@@ -17,7 +17,8 @@ from typing import Any
 from raypoly.core.values import Evidence, Problem
 from raypoly.strategies.features.algorithm_features import DEGENERATE_KINDS
 from raypoly.strategies.judge.structural import approach_of
-from raypoly.verifier.sandbox.prepared_suite import Case
+from raypoly.strategies.traced_runs.mutated_inputs import inputs_of
+from raypoly.verifier.sandbox.prepared_suite import Case, Cases
 
 _NOTHING_KNOWN = Evidence("", (), {}, "")
 _ROOM = "raypoly.strategies"
@@ -28,14 +29,15 @@ class StrategyEvidence:
 
     packages = (f"{_ROOM}.live_code", f"{_ROOM}.features", f"{_ROOM}.traced_runs")
     child_module = f"{_ROOM}.traced_runs.observer"
-    seconds = 1.0
 
-    def run_question(self, problem: Problem, code: str, cases: Sequence[Case], passed: bool) -> tuple[Any, ...] | None:
+    def run_question(self, problem: Problem, code: str, suite: Cases | None, passed: bool) -> tuple[Any, ...] | None:
         """Arguments of `observe`; None if there is nothing to run the program on."""
-        if problem.tests.kind not in ("calls", "check") or not cases:
+        if problem.tests.kind not in ("calls", "check") or suite is None:
             return None
-        budgeted = any(case.budget is not None for case in cases)
-        return code, problem.entry_point, budgeted, *_alike_called(cases), passed, _by_construct(problem)
+        if "inputs" not in suite.kept:
+            tests, keywords = _alike_called(suite.cases)
+            suite.kept["inputs"] = inputs_of(tests), keywords
+        return code, problem.entry_point, suite.counted, *suite.kept["inputs"], passed, _by_construct(problem)
 
     def source_question(self, problem: Problem, code: str, run: Any) -> tuple[str, str, bool, list[Any]]:
         """Arguments of `read_source`: of what remains of the program, where its run found that something may go."""

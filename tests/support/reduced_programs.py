@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from raypoly.strategies.traced_runs.mutated_inputs import inputs_of
 from raypoly.strategies.traced_runs.observer import read_source
 from raypoly.strategies.traced_runs.reduce import Reduction
 from raypoly.strategies.traced_runs.sites import without
@@ -22,7 +23,7 @@ def found(
     exec(prelude, namespace)
     state = random.getstate()  # a reduction seeds it
     try:
-        return Reduction(source, entry_point, namespace, tests, keywords, passed).result()
+        return Reduction(source, entry_point, namespace, inputs_of(tests), keywords, passed).result()
     finally:
         random.setstate(state)
 

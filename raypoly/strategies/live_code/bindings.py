@@ -16,6 +16,9 @@ _PLAIN_FIELDS = """
 # strings and numbers, and operators and contexts, which have nothing below them
 _NO_NODES = frozenset(_PLAIN_FIELDS.split())
 _LEAVES = (ast.Name, ast.Constant)
+_AST = ast.AST
+# lists that hold what is no node, too
+_MIXED = frozenset({"keys", "kw_defaults", "kwd_attrs", "names"})
 # the fields of a kind of node that may hold nodes
 _BELOW: dict[type[ast.AST], tuple[str, ...]] = {}
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -151,10 +154,8 @@ def _add_children(found: list[ast.AST], node: ast.AST) -> None:
     for name in _BELOW[kind] if kind in _BELOW else _fields_below(kind):
         value = getattr(node, name, None)
         if type(value) is list:
-            for item in value:
-                if isinstance(item, ast.AST):
-                    found.append(item)
-        elif value is not None and isinstance(value, ast.AST):
+            found += value if name not in _MIXED else [item for item in value if isinstance(item, _AST)]
+        elif value is not None and isinstance(value, _AST):
             found.append(value)
 
 

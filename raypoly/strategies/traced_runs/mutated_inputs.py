@@ -6,12 +6,26 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from raypoly.verifier.sandbox.child.plain_data import Typed
+from raypoly.verifier.sandbox.child.plain_data import Typed, pack
 
+Inputs = tuple[list[bytes], int, int, list[int]]
+"""Packed arguments, those of tests first; how many of them are; the place of the largest test; those of large ones."""
+_MOST_TESTS = 16
 NEAR = 24
 _GROWN = (4, 16)
 _MOST_ITEMS = 256
 _LARGEST = 1 << 40
+
+
+def inputs_of(tests: Sequence[Sequence[Any]]) -> Inputs:
+    """Of the arguments of a problem's tests, in the order of a scored run."""
+    by_size = sorted(range(len(tests)), key=lambda place: len(pack(tuple(tests[place]))))
+    several = {*by_size[: _MOST_TESTS - 1], *by_size[-1:]}
+    chosen, largest = [tuple(tests[place]) for place in sorted(several)], tuple(tests[by_size[-1]])
+    larger = grown(largest)
+    packed = list(dict.fromkeys(map(pack, [*chosen, *near(chosen), *larger])))
+    large = {packed.index(pack(args)) for args in (largest, *larger)}
+    return packed, len(set(map(pack, chosen))), packed.index(pack(largest)), sorted(large)
 
 
 def near(tests: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""What a confined child does for a program's evidence: `read_source`, `observe` and `warm`.
+"""What a confined child does for a program's evidence: `read_source`, `observe`, `observe_scored` and `warm`.
 
     read_source("def f(n): return sum([i for i in range(n)])", "f")
     -> {"canonical": "def a(b): ...", "constructs": ["comprehension"], "strategy": "comprehension",
@@ -11,12 +11,13 @@ program that the guard refuses is not observed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from raypoly.strategies.features.algorithm_features import DEGENERATE_KINDS, features_of
 from raypoly.strategies.live_code.constructs import live_constructs
 from raypoly.strategies.live_code.live_program import canonical_text, live_program, without_prose
+from raypoly.strategies.traced_runs.mutated_inputs import Inputs, inputs_of
 from raypoly.strategies.traced_runs.reduce import FAMILIES, Reduction, frame_depth
 from raypoly.strategies.traced_runs.sites import FILE, without
 from raypoly.verifier.sandbox.child import budget, frames, guard, plain_data
@@ -66,7 +67,7 @@ def observe(
     code: str,
     entry_point: str,
     budgeted: bool,
-    tests: list[list[Any]],
+    inputs: Inputs,
     keywords: list[str],
     passed: bool,
     by_construct: bool,
@@ -80,7 +81,7 @@ def observe(
     name = guard.check_program(compiled, code, lasting=budgeted)
     if name is not None:
         guard.tampered(report, f"the name {name} can't be used in an observed run")
-    reduction = Reduction(code, entry_point, namespace, tests, keywords, passed, frame_depth(), by_construct)
+    reduction = Reduction(code, entry_point, namespace, inputs, keywords, passed, frame_depth(), by_construct)
     # the walls within the process go up last: what is compiled and imported after them would be taken for tampering
     watched = budget.reaches_modules(compiled, namespace) and budget.sets_attributes(compiled)
     changed = guard.close(report, observed=True, budgeted=budgeted, watched=watched)
@@ -90,8 +91,24 @@ def observe(
     report("reduced", found)
 
 
+def observe_scored(
+    report: Callable[..., None], namespace: dict[str, Any], code: str, entry_point: str, budgeted: bool, *question: Any
+) -> None:
+    """The same in the process of a program's tests, where the walls are up. `namespace`: as the prelude left it."""
+    with guard.observing():
+        compiled = compile(code, FILE, "exec", dont_inherit=True)
+        name = guard.check_program(compiled, code, lasting=budgeted)
+        if name is not None:
+            guard.tampered(report, f"the name {name} can't be used in an observed run")
+        inputs, keywords, passed, by_construct = question
+        depth = frame_depth() - 1
+        reduction = Reduction(code, entry_point, namespace, inputs, keywords, passed, depth, by_construct)
+    report("reduced", reduction.result())
+
+
 def warm() -> None:
     """Do all of it with programs of our own, so that children find this code's caches filled."""
+    inputs = inputs_of([[[3, 1, 2]], [[5, 5, 4, 1]], [[1]]])
     for _ in range(_WARM_ROUNDS):
-        found = Reduction(_WARM, "f", {}, [[[3, 1, 2]], [[5, 5, 4, 1]], [[1]]]).result()
+        found = Reduction(_WARM, "f", {}, inputs).result()
         read_source(_WARM, "f", True, found["choices"])

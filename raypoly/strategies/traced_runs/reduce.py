@@ -10,21 +10,19 @@ from __future__ import annotations
 import builtins
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import compress
+from itertools import compress, count
 from sys import _getframe
 from types import FunctionType
 from typing import Any
 
-from raypoly.strategies.traced_runs.mutated_inputs import grown, near
+from raypoly.strategies.traced_runs.mutated_inputs import Inputs
 from raypoly.strategies.traced_runs.sites import switched
 from raypoly.verifier.sandbox.child import candidate, object_values, plain_data
 
 _BUILTINS, _seed = vars(builtins), random.seed
 _getrecursionlimit, _setrecursionlimit = sys.getrecursionlimit, sys.setrecursionlimit
-_MOST_TESTS = 16
 _MOST_WORK, _MOST_LARGE_WORK, _MOST_LARGEST_WORK = 3_000, 8_000, 20_000
 """Of one input, of a large one, and of the largest test."""
 _MOST_WORK_A_TRIAL, _FEWEST_RUNS = 16_000, 8
@@ -75,13 +73,13 @@ class Reduction:
         code: str,
         entry_point: str,
         namespace: dict[str, Any],
-        tests: Sequence[Sequence[Any]],
+        inputs: Inputs,
         keywords: Sequence[str] = (),
         passed: bool = True,
         depth: int = 0,
         rounds: bool = True,
     ) -> None:
-        """`namespace`: where the prelude has run. `tests`: in the order of a scored run. `keywords`: names of the last
+        """`namespace`: where the prelude has run. `inputs`: of `inputs_of`. `keywords`: names of the last
         arguments. `passed`: else statements stay, since what a bug makes useless is still its idea. `depth`: Python
         frames below a scored run's calls, so that as many are left; 0 leaves the limit of recursion as it is. `rounds`:
         `result` counts them. Raises `SyntaxError`.
@@ -90,25 +88,18 @@ class Reduction:
         self._passed, self._counts_rounds = passed, rounds
         self._program = switched(code)
         self._depth, self._extra = depth, 0
-        by_size = sorted(range(len(tests)), key=lambda place: len(plain_data.pack(tuple(tests[place]))))
-        several = {*by_size[: _MOST_TESTS - 1], *by_size[-1:]}
-        chosen, largest = [tuple(tests[place]) for place in sorted(several)], tuple(tests[by_size[-1]])
-        larger = grown(largest)
-        self._inputs = list(dict.fromkeys(map(plain_data.pack, [*chosen, *near(chosen), *larger])))
-        self._tests = len(set(map(plain_data.pack, chosen)))
-        self._largest = self._inputs.index(plain_data.pack(largest))
-        large = set(map(plain_data.pack, [largest, *larger]))
-        self._large = {place for place, packed in enumerate(self._inputs) if packed in large}
+        self._inputs, self._tests, self._largest, self._large = inputs
         self._own: dict[str, Any] = {}
         self._module = FunctionType(self._program.code, self._own)
         self._state = [0] * len(self._program.sites)
-        self._counts = [0] * self._program.ticks
         self._values: dict[int, list[Any]] = {}
         self._picked: dict[int, int] = {}
         self._first: dict[int, bool] = {}
-        self._recorder: Callable[[int], bool] | None = self._tick
-        self._rounds: dict[str, int] = {}
-        self._rounds_of: list[dict[str, int]] = []  # by input
+        self._records = "blocks"  # or "rounds", or nothing
+        self._counts = [count() for _ in range(self._program.ticks)]
+        self._rounds: dict[str, count[int]] = {}
+        self._rounds_of: dict[int, dict[str, int]] = {}
+        """By input."""
         self._left: Any = iter(range(0))
         self._limit = self._spent = self._trials = 0
         self._ticks: list[Any] = [None] * self._program.ticks
@@ -126,14 +117,14 @@ class Reduction:
 
     def _reduced(self) -> dict[str, Any]:
         first = self._all_runs()
-        self._recorder = None  # counts and values are those of the first inputs
+        self._records = ""  # counts and values are those of the first inputs
         if first is None:
             return _NOTHING_KNOWN
         # of a wrong program that most tests end, the others show little
         if not self._passed and 2 * sum(run is not None for run in first[: self._tests]) < self._tests:
             return _NOTHING_KNOWN
         first = self._affordable(first)
-        self._base, self._work, known = first, list(self._counts), True
+        self._base, self._work, known = first, list(map(next, self._counts)), True
         try:
             for _ in range(2):
                 if not self._pass():
@@ -142,6 +133,7 @@ class Reduction:
             known = False
         # once more as it is: one whose answers vary, or that counts its runs, has no oracle
         self._state[:], found = [0] * len(self._state), list(self._state)
+        self._records = "rounds" if self._counts_rounds and not any(found) else ""
         last = self._all_runs(first)
         self._state[:] = found
         if last is None:
@@ -153,8 +145,8 @@ class Reduction:
         texts = [len(repr(plain_data.unpack(test))) for test in self._inputs[: self._tests]]
         sizes = {place: (texts[place], run.work) for place, run in enumerate(first[: self._tests]) if run is not None}
         base = [run if place in sizes else None for place, run in enumerate(self._base)]
-        self._recorder, self._rounds_of = self._round, []
-        if not self._counts_rounds or not sizes or self._all_runs(base) is None:
+        self._records = "rounds"
+        if not self._counts_rounds or not sizes or not (self._rounds_of or self._all_runs(base)):
             return {"growth": {}, "strategy": ""}
         small, large = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
         less = self._rounds_of[small] if small != large else {}
@@ -268,9 +260,7 @@ class Reduction:
         self._leave_depth(1)
         runs: list[_Run | None] = []
         for place, data in enumerate(self._inputs):
-            self._recorder = self._recorder if place < _RECORDED else None
-            self._rounds = {}
-            self._rounds_of.append(self._rounds)
+            self._records = self._records if place < _RECORDED else ""
             whole = None if base is None else base[place]
             if base is not None and whole is None:
                 runs.append(None)
@@ -290,6 +280,9 @@ class Reduction:
             except BaseException:  # noqa: BLE001
                 run = None
             self._spent += self._done()
+            if self._records == "rounds":
+                rounds = {name: next(number) for name, number in self._rounds.items()}
+                self._rounds_of[place] = {name: number for name, number in rounds.items() if number}
             if whole is not None and (run is None or run.outcome != whole.outcome):
                 return None
             runs.append(run)
@@ -298,9 +291,8 @@ class Reduction:
     def _leave_depth(self, below: int) -> None:
         # `below`: frames between a call and loading, in a scored run
         if self._depth:
-            # a tick takes a call (of C, which 3.12 and later don't count), and counting rounds another
-            ticks = sys.version_info < (3, 12) or self._recorder is not None
-            calls = ticks + (self._recorder == self._round)
+            # a tick takes a call of C (which 3.12 and later don't count), or two to count recursion
+            calls = 2 if self._records == "rounds" else sys.version_info < (3, 12)
             extra = frame_depth() - 1 - self._depth - below + calls
             _setrecursionlimit(_getrecursionlimit() + extra - self._extra)
             self._extra = extra
@@ -308,10 +300,15 @@ class Reduction:
     def _begin(self, limit: int) -> None:
         # counted in C: most of the time would go into it
         self._limit, self._left = limit, iter(b"1" * limit)
-        if self._recorder is None:
-            self._ticks[:] = [self._left.__next__] * len(self._ticks)
-        else:
-            self._ticks[:] = [partial(self._recorder, number) for number in range(len(self._ticks))]
+        self._ticks[:] = [self._left.__next__] * len(self._ticks)
+        if self._records == "blocks":
+            self._ticks[:] = [zip(number, self._left, strict=False).__next__ for number in self._counts]
+        elif self._records == "rounds":
+            constructs = self._program.constructs
+            self._rounds = {name: count() for name in {*constructs.values(), "recursion"} - {"function"}}
+            for place, name in constructs.items():
+                number = self._rounds.get(name)
+                self._ticks[place] = zip(number, self._left, strict=False).__next__ if number else self._entered
 
     def _done(self) -> int:
         return int(self._limit - self._left.__length_hint__())
@@ -336,20 +333,13 @@ class Reduction:
             "@same": lambda function: function,
         }
 
-    def _tick(self, number: int) -> bool:
-        self._counts[number] += 1
-        return bool(next(self._left))
-
-    def _round(self, number: int) -> bool:
-        construct = self._program.constructs.get(number)
-        if construct == "function":
-            frame = _getframe(1)
-            code, back, left = frame.f_code, frame.f_back, _CYCLE
-            while left and back is not None and back.f_code is not code:
-                back, left = back.f_back, left - 1
-            construct = "recursion" if left and back is not None else None
-        if construct is not None:
-            self._rounds[construct] = self._rounds.get(construct, 0) + 1
+    def _entered(self) -> bool:
+        frame = _getframe(1)
+        code, back, left = frame.f_code, frame.f_back, _CYCLE
+        while left and back is not None and back.f_code is not code:
+            back, left = back.f_back, left - 1
+        if left and back is not None:
+            next(self._rounds["recursion"])
         return bool(next(self._left))
 
     def _each(self, number: int, items: Any) -> Any:
@@ -392,7 +382,7 @@ class Reduction:
             raise _Enough
 
     def _got(self, number: int, value: Any) -> Any:
-        if self._recorder == self._tick:
+        if self._records == "blocks":
             values = self._values.setdefault(number, [])
             if len(values) < _KEPT:
                 values.append(value)

@@ -14,6 +14,8 @@ from raypoly.verifier.sandbox.outcome import TestStopped
 from raypoly.verifier.sandbox.zygote_client import ChildExit, Forker, stop_of_exit
 
 NONCE = 16
+OBSERVING_SECONDS = 1.0
+"""CPU seconds to find out how a program works by running it."""
 _OVER: dict[str, Status] = {"steps": "timeout", "elements": "memory", "depth": "error"}
 
 
@@ -67,6 +69,12 @@ class CandidateProcess:
         if reply[0] != "ok" or len(reply) != 4:
             raise _garbled()
         return reply[1], reply[2], reply[3]
+
+    def observed(self, question: tuple[Any, ...]) -> Any:
+        """What evidence's module finds out in this process, after the tests: `ELSEWHERE` if it is to be a new one's."""
+        self._child.allow(OBSERVING_SECONDS)
+        self._child.send(b"", plain_data.pack(question))
+        return self._child.answer(self._nonce)
 
     def spent(self) -> float:
         return self._child.spent()

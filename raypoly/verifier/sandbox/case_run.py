@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from raypoly.core.values import Problem
 from raypoly.verifier.sandbox.candidate_process import CandidateProcess
 from raypoly.verifier.sandbox.channel import Clock
@@ -11,11 +14,18 @@ from raypoly.verifier.sandbox.outcome import Refusal, TestsOutcome, TestStopped,
 from raypoly.verifier.sandbox.prepared_suite import Case, Cases
 from raypoly.verifier.sandbox.zygote_client import Forker
 
+Question = Callable[[bool], tuple[Any, ...] | None]
+"""Asked of evidence's module about a program; given whether it passed."""
+
 
 class CaseRun:
     """One program, one suite; used once. Raises `SandboxError` if the sandbox failed."""
 
-    def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str, suite: Cases) -> None:
+    def __init__(
+        self, forker: Forker, clock: Clock, problem: Problem, code: str, suite: Cases, observe: Question | None = None
+    ) -> None:
+        """`observe`: asked in the program's own process after tests with budgets, which keep it from what it is."""
+        self._observe = observe if suite.counted else None
         self._forker, self._clock, self._code, self._suite = forker, clock, code, suite
         self._entry_point = OPERATIONS if problem.tests.kind == "operations" else problem.entry_point
         self._outcome = TestsOutcome(total=len(suite.cases))
@@ -52,6 +62,7 @@ class CaseRun:
         outcome, suite = self._outcome, self._suite
         clock = Clock(self._clock.per_message, self._clock.in_all - outcome.cpu_seconds)
         program = CandidateProcess(self._forker, clock, self._entry_point, self._code, suite.counted)
+        observing = 0.0
         try:
             program.load()
             for index, case in enumerate(suite.cases[start:], start):
@@ -60,11 +71,16 @@ class CaseRun:
                     break
                 if not alive:
                     return index + 1
+            asked = self._observe is not None and alive and outcome.status != "memory"
+            if asked and (question := self._observe(outcome.status == "passed")) is not None:
+                before = program.spent()
+                outcome.observed = program.observed(question)
+                observing = program.spent() - before
         except TestStopped as stop:
             outcome.stop(stop, 0, "")
             outcome.parses = program.parses
         finally:
-            outcome.cpu_seconds += program.end().cpu_seconds
+            outcome.cpu_seconds += max(0.0, program.end().cpu_seconds - observing)
         return len(suite.cases)
 
     def _judge(self, program: CandidateProcess, index: int, case: Case) -> bool:

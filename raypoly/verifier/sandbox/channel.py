@@ -15,10 +15,11 @@ import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from raypoly.core.errors import SandboxError
+from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.child.confine import SCRATCH_BYTES, SCRATCH_FILES
-from raypoly.verifier.sandbox.child.plain_data import MAX_BYTES
 from raypoly.verifier.sandbox.sleep_meter import SleepMeter
 
 _HEADER = struct.Struct(">I")
@@ -100,6 +101,18 @@ class Child:
         while (message := self._complete()) is None:
             self._wait()
         return message
+
+    def answer(self, nonce: bytes = b"") -> Any:
+        """The next message's content; None if none comes in time and behind the nonce."""
+        try:
+            message = self.receive()
+            return plain_data.decode(message[len(nonce) :]) if message.startswith(nonce) else None
+        except (ChildGone, OutOfTime, Garbled, plain_data.Malformed):
+            return None
+
+    def allow(self, seconds: float) -> None:
+        """A new clock: so many seconds from now on."""
+        self._clock = Clock(seconds, self.spent() + seconds)
 
     def stream(self, limit: int) -> bytes:
         """All bytes until the child closes its end. Raises `OutOfTime`, or `Garbled` beyond `limit` bytes."""
@@ -203,7 +216,7 @@ class Child:
         if len(self._incoming) < _HEADER.size:
             return None
         (size,) = _HEADER.unpack_from(self._incoming)
-        if size > MAX_BYTES + 1024:
+        if size > plain_data.MAX_BYTES + 1024:
             raise Garbled
         if len(self._incoming) < _HEADER.size + size:
             return None

@@ -11,6 +11,7 @@ from typing import Any
 from raypoly.core.values import Failure, Status
 from raypoly.verifier.sandbox.child.plain_data import Typed
 
+ELSEWHERE = ("elsewhere",)
 _DETAIL = 300
 _SHOWN = 200
 
@@ -76,6 +77,8 @@ class TestsOutcome:
     cpu_seconds: float = 0.0
     parses: bool = True
     repeatable: bool = True
+    observed: Any = ELSEWHERE
+    """What the program's own process said of it after the tests; None if nothing."""
     counts: list[dict[str, int]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     """CPU seconds of each test, if requested."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -57,6 +57,8 @@ class Case:
 class Cases:
     cases: tuple[Case, ...]
     comparison: Comparison = "exact"
+    kept: dict[str, Any] = field(default_factory=dict, compare=False)
+    """What others have made of them."""
 
     @cached_property
     def counted(self) -> bool:

@@ -15,12 +15,12 @@ from raypoly.core.errors import BrokenTests, IsolationMissing, SandboxError, Usa
 from raypoly.core.values import WITHOUT_TESTS, Evidence, Problem, Verdict
 from raypoly.verifier import math_answers
 from raypoly.verifier.answers import answer_verdict
-from raypoly.verifier.sandbox.candidate_process import NONCE
-from raypoly.verifier.sandbox.case_run import CaseRun
-from raypoly.verifier.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime
+from raypoly.verifier.sandbox.candidate_process import NONCE, OBSERVING_SECONDS
+from raypoly.verifier.sandbox.case_run import CaseRun, Question
+from raypoly.verifier.sandbox.channel import Clock
 from raypoly.verifier.sandbox.check_run import CheckRun
 from raypoly.verifier.sandbox.child import plain_data
-from raypoly.verifier.sandbox.outcome import TestsOutcome, one_line
+from raypoly.verifier.sandbox.outcome import ELSEWHERE, TestsOutcome, one_line
 from raypoly.verifier.sandbox.prepared_suite import Case, Cases, Suite, read_suite, unsendable
 from raypoly.verifier.sandbox.script_run import ScriptRun
 from raypoly.verifier.sandbox.source_reader import SourceReader
@@ -156,7 +156,7 @@ class Sandbox:
         return math_answers.math_verdict(tests, answer, run)
 
     def _score(self, problem: Problem, code: str) -> Verdict:
-        outcome = self._run(problem, code)
+        outcome = self._run(problem, code, lambda passed: self._question(problem, code, passed))
         return Verdict(
             status=outcome.status,
             tests_passed=outcome.passed,
@@ -168,27 +168,27 @@ class Sandbox:
             repeatable=outcome.repeatable,
         )
 
-    def _run(self, problem: Problem, code: str) -> TestsOutcome:
-        run = self._new_run(problem, code)
+    def _run(self, problem: Problem, code: str, observe: Question | None = None) -> TestsOutcome:
+        run = self._new_run(problem, code, observe)
         refusal = None if all(self._compiled) else self._reader.refusal(code)
         outcome = run.judge(self._limits.all_tests) if refusal is None else run.refused(refusal)
         self._compiled.append(outcome.parses)
         return outcome
 
-    def _new_run(self, problem: Problem, code: str) -> CaseRun | CheckRun | ScriptRun:
+    def _new_run(self, problem: Problem, code: str, observe: Question | None) -> CaseRun | CheckRun | ScriptRun:
         suite = self._suite(problem)
         if isinstance(suite, Cases):
-            return self._case_run(problem, code)
+            return self._case_run(problem, code, observe)
         forker, clock = self._template_of(problem), self._clock(problem)
         if suite is None:
             return CheckRun(forker, clock, problem, code)
         return ScriptRun(forker, clock, problem, code, suite)
 
-    def _case_run(self, problem: Problem, code: str) -> CaseRun:
+    def _case_run(self, problem: Problem, code: str, observe: Question | None = None) -> CaseRun:
         suite = self._suite(problem)
         if not isinstance(suite, Cases):
             raise UsageError(f"The tests of problem {problem.id} are no cases that could be measured one by one.")
-        return CaseRun(self._template_of(problem), self._clock(problem), problem, code, suite)
+        return CaseRun(self._template_of(problem), self._clock(problem), problem, code, suite, observe)
 
     def _clock(self, problem: Problem) -> Clock:
         cap, reference = self._limits.cpu_seconds_per_test, problem.reference_seconds
@@ -234,25 +234,25 @@ class Sandbox:
         evidence = self._evidence
         if not outcome.parses or evidence is None or problem.tests.kind == "run":
             return None
-        suite = self._suite(problem)
-        cases = suite.cases if isinstance(suite, Cases) else ()
-        question = evidence.run_question(problem, code, cases, outcome.status == "passed")
-        run = None
-        if question is not None:
+        question = self._question(problem, code, outcome.status == "passed")
+        run = None if question is None else outcome.observed
+        if question is not None and run == ELSEWHERE:
             nonce = os.urandom(NONCE)
-            run = self._ask(self._template_of(problem), ("observe", nonce, *question), evidence.seconds, nonce)
+            run = self._ask(self._template_of(problem), ("observe", nonce, *question), OBSERVING_SECONDS, nonce)
         source = self._reader.evidence(code, evidence.source_question(problem, code, run))
         return evidence.read(source, run, ran=question is not None)
+
+    def _question(self, problem: Problem, code: str, passed: bool) -> tuple[Any, ...] | None:
+        suite = self._suite(problem)
+        known = suite if isinstance(suite, Cases) else None
+        return self._evidence and self._evidence.run_question(problem, code, known, passed)
 
     def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float, nonce: bytes = b"") -> Any:
         """A new child's answer to one question; None if none comes in time and behind the nonce."""
         child = forker.fork(cpu_seconds, Clock(cpu_seconds, cpu_seconds))
         child.send(plain_data.pack(question))
         try:
-            message = child.receive()
-            return plain_data.decode(message[len(nonce) :]) if message.startswith(nonce) else None
-        except (ChildGone, OutOfTime, Garbled, plain_data.Malformed):
-            return None
+            return child.answer(nonce)
         finally:
             forker.reap(child)
 

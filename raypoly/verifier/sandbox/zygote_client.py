@@ -26,7 +26,7 @@ from raypoly.verifier.sandbox.child import plain_data
 from raypoly.verifier.sandbox.child.confine import SCRATCH_BYTES
 from raypoly.verifier.sandbox.interpreter_facts import interpreter_facts
 from raypoly.verifier.sandbox.outcome import TestStopped
-from raypoly.verifier.sandbox.prepared_suite import Case
+from raypoly.verifier.sandbox.prepared_suite import Cases
 
 _SCRIPT = Path(__file__).parent / "child" / "zygote.py"
 _FACTS = Path(__file__).parent / "interpreter_facts.py"
@@ -44,7 +44,8 @@ FIRST_USER, USERS = 1_500_000_000, 100_000_000
 class EvidenceReader(Protocol):
     """Interface of what reads a scored program's evidence. A sandbox works without; no wall depends on it.
 
-    It asks two confined children about a program that parses. The first reads source, the second runs the program.
+    It asks confined children about a program that parses. One runs it: that of its tests, if they have budgets and it
+    can't tell that it ran before (`budget.leaves_nothing`). One reads its source.
 
     `raypoly.strategies.evidence.StrategyEvidence` is the one of a run.
     """
@@ -59,16 +60,12 @@ class EvidenceReader(Protocol):
         """Module that answers in a child.
 
         It has `read_source(*question)`, `observe(channel, namespace, nonce, *question)`, which works behind `guard.py`,
-        and `warm()`, called once before children are forked.
+        `observe_scored(report, namespace, *question)`, which runs in a program's process after its tests, and `warm()`,
+        called once before children are forked.
         """
         ...
 
-    @property
-    def seconds(self) -> float:
-        """CPU seconds for the child that runs the program."""
-        ...
-
-    def run_question(self, problem: Problem, code: str, cases: Sequence[Case], passed: bool) -> tuple[Any, ...] | None:
+    def run_question(self, problem: Problem, code: str, suite: Cases | None, passed: bool) -> tuple[Any, ...] | None:
         """Arguments of `observe`; None if the program is not to be run."""
         ...
 

@@ -113,6 +113,11 @@ def install(report: Report, namespace: dict[str, Any], code: CodeType, counting:
     return counters
 
 
+def uninstall() -> None:
+    """Give back the frames that counting takes; the ways to tamper stay closed."""
+    sys.setrecursionlimit(sys.getrecursionlimit() - _OWN_DEPTH)
+
+
 def loaded(counters: Counters) -> None:
     """Charge what loading the module spent to every test."""
     # else work could be done while loading, and be free in every test
@@ -400,6 +405,24 @@ def reaches_modules(code: CodeType, namespace: dict[str, Any]) -> bool:
 
 def sets_attributes(code: CodeType) -> bool:
     return any(opmap["STORE_ATTR"] in part.co_code[::2] for part in _parts(code))
+
+
+# builtins with a state: streams, and the addresses of what is there
+_STATEFUL = frozenset({"exit", "quit", "input", "print", "open", "id"})
+_STATELESS = frozenset({"_functools", "math", "_operator", "_heapq", "_bisect"})
+_MARKS = frozenset(opmap[name] for name in ("IMPORT_NAME", "STORE_ATTR", "DELETE_ATTR", "PUSH_EXC_INFO"))
+
+
+def leaves_nothing(code: CodeType, namespace: dict[str, Any]) -> bool:
+    """Whether a program that passes `guard.check_program`, loaded anew, can't tell that it ran in this process before.
+
+    All that it can change is its own module: it reaches no other one, sets no attributes, uses nothing that has a
+    state, and catches no error, as of memory that its first run holds. `namespace`: what the prelude has left.
+    """
+    given = [value for name, value in namespace.items() if name[:2] != "__"]
+    return all(type(value) is BuiltinFunctionType and value.__module__ in _STATELESS for value in given) and all(
+        _STATEFUL.isdisjoint(part.co_names) and _MARKS.isdisjoint(part.co_code[::2]) for part in _parts(code)
+    )
 
 
 def _parts(code: CodeType) -> Iterator[CodeType]:

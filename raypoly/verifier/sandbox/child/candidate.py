@@ -4,7 +4,8 @@ Messages in: the code, then each test when the last is answered, `(args, kwargs,
 input while another test's clock runs. `number`: of a returned function that a check calls, or -1; None where no check
 asks. Messages out, each behind the nonce: `("ready",)` or why it can't be loaded;
 for each test `("ok", result, args, counts)`, `("raised", kind, text, builtin kind)` or `("memory",)`; or last words
-about a budget or tampering.
+about a budget or tampering. An empty message ends the tests of a counted program; the question after it is answered by
+the evidence's module, or by `("elsewhere",)` where the program could tell that it ran before.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from raypoly.verifier.sandbox.child import budget, frames, guard, object_values,
 Report = Callable[..., None]
 OPERATIONS = "<operations>"
 """Entry point of a problem whose tests are lists of operations."""
+OBSERVERS: list[Callable[..., None]] = []
+"""The evidence module's, where there is one: what runs a program again whose tests are over."""
 _IMMUTABLE = frozenset({int, str, bool, float, type(None)})
 _FUNCTIONS = frozenset(map(id, (FunctionType, MethodType, partial, type(lru_cache(len)))))
 
@@ -75,7 +78,7 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: st
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         report("syntax", type(error).__name__, text_of(error))
         return
-    program = FunctionType(compiled, namespace)
+    program, prelude = FunctionType(compiled, namespace), dict(namespace)
     namespace.pop(class_of(entry_point), None)  # a prelude's `add` is no answer
     given = namespace.get(bare_name(entry_point))
     if counted:
@@ -92,8 +95,14 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: st
         _report_error(report, error)
         return
     report("ready")
-    while True:
-        _answer(report, function, kept, counters, frames.receive(channel))
+    while test := frames.receive(channel):
+        _answer(report, function, kept, counters, test)
+    question = plain_data.unpack(frames.receive(channel))
+    if counters is None or not budget.leaves_nothing(written, prelude):
+        report("elsewhere")
+    else:
+        budget.uninstall()
+        OBSERVERS[0](report, prelude, *question)
 
 
 def _answer(report: Report, function: Any, kept: _Kept, counters: budget.Counters | None, test: bytes) -> None:

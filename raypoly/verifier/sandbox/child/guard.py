@@ -16,7 +16,8 @@ import gc
 import operator
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from opcode import opmap
 from os import _exit
 from types import CodeType, FunctionType
@@ -63,6 +64,9 @@ _OWN_NAMES = ("locals", "globals")
 _OBSERVED_IMPORTS = ("sys", "cmath", "re", "string", "copy", "random", "datetime", "decimal", "fractions", "statistics")
 # what the observer does
 _OBSERVERS = frozenset({"marshal.dumps"})
+# what it does to compile a program whose tests are over, before it runs again
+_COMPILING = frozenset({"compile", "function.__new__"})
+_allowed = set[str]()
 _kept: list[Any] = []
 _audit = sys.audit
 _FORBIDDEN = "raypoly.forbidden"
@@ -210,6 +214,14 @@ def close(
     return (lambda: _contents(modules) != before) if watched else None
 
 
+@contextmanager
+def observing() -> Iterator[None]:
+    """Let the observer compile, within, and work, from here on: the tests are over, and nothing of the program runs."""
+    _allowed.update(_OBSERVERS | _COMPILING)
+    yield
+    _allowed.difference_update(_COMPILING)
+
+
 def _emptied(modules: dict[str, Any], imports: list[str]) -> list[Any]:
     """Takes all but `imports` out. Returns what a program could change."""
     found = {name: modules[name] for name in imports if name in modules}
@@ -263,7 +275,7 @@ def _wraps(wrapped: Any) -> Callable[[Any], Any]:
 
 def _hook(report: Report, harmless: frozenset[str]) -> Callable[[str, tuple[Any, ...]], None]:
     def on_event(event: str, args: tuple[Any, ...]) -> None:
-        if event in harmless or (event == "object.__getattr__" and args[1] == "f_code"):
+        if event in harmless or event in _allowed or (event == "object.__getattr__" and args[1] == "f_code"):
             return
         if event == _FORBIDDEN:
             tampered(report, f"{args[0]} can't be used in a budgeted test")

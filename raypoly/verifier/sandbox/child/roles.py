@@ -69,6 +69,7 @@ def load_evidence(name: str) -> Callable[[], None]:
     """Load the module that plays the roles of evidence. Returns its `warm`, to be called before children are forked."""
     module = importlib.import_module(name)
     _WITH_PRELUDE["observe"] = module.observe
+    candidate.OBSERVERS.append(module.observe_scored)
     _SOURCE_READERS.append(module.read_source)
     warm: Callable[[], None] = module.warm
     return warm
