@@ -105,7 +105,7 @@ def stop_of_reply(reply: tuple[Any, ...]) -> TestStopped:
     if kind == "memory":
         return TestStopped("memory", "MemoryError", alive=True)
     if kind == "over" and len(words) == 2 and words[0] in _OVER:
-        return TestStopped(_OVER[words[0]], f"over the budget of {words[0]} at {words[1]}")
+        return TestStopped(_OVER[words[0]], f"over the budget of {words[0]} at {words[1]}", may_wait=True)
     if kind == "tamper" and words:
         return TestStopped("error", f"tampering: {words[0]}")
     if kind in ("raised", "syntax") and len(words) in (2, 3):

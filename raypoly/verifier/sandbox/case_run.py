@@ -10,7 +10,7 @@ from raypoly.verifier.sandbox.candidate_process import CandidateProcess
 from raypoly.verifier.sandbox.channel import Clock
 from raypoly.verifier.sandbox.child.candidate import OPERATIONS
 from raypoly.verifier.sandbox.comparisons import same_value
-from raypoly.verifier.sandbox.outcome import Refusal, TestsOutcome, TestStopped, call_text, short_repr
+from raypoly.verifier.sandbox.outcome import ELSEWHERE, Refusal, TestsOutcome, TestStopped, call_text, short_repr
 from raypoly.verifier.sandbox.prepared_suite import Case, Cases
 from raypoly.verifier.sandbox.zygote_client import Forker
 
@@ -25,7 +25,7 @@ class CaseRun:
         self, forker: Forker, clock: Clock, problem: Problem, code: str, suite: Cases, observe: Question | None = None
     ) -> None:
         """`observe`: asked in the program's own process after tests with budgets, which keep it from what it is."""
-        self._observe = observe if suite.counted else None
+        self._observe, self._waits = observe if suite.counted else None, True
         self._forker, self._clock, self._code, self._suite = forker, clock, code, suite
         self._entry_point = OPERATIONS if problem.tests.kind == "operations" else problem.entry_point
         self._outcome = TestsOutcome(total=len(suite.cases))
@@ -71,10 +71,10 @@ class CaseRun:
                     break
                 if not alive:
                     return index + 1
-            asked = self._observe is not None and alive and outcome.status != "memory"
-            if asked and (question := self._observe(outcome.status == "passed")) is not None:
+            question = self._observe(outcome.status == "passed") if self._observe and self._waits else None
+            if question is not None:
                 before = program.spent()
-                outcome.observed = program.observed(question)
+                outcome.observed = program.observed(question) or (None if alive else ELSEWHERE)
                 observing = program.spent() - before
         except TestStopped as stop:
             outcome.stop(stop, 0, "")
@@ -99,6 +99,7 @@ class CaseRun:
                     return True
         except TestStopped as stop:
             self._outcome.stop(stop, index + 1, self._call(case), short_repr(case.expected))
+            self._waits = stop.may_wait or (stop.alive and stop.status != "memory")
             return stop.alive
         self._outcome.passed += 1
         return True

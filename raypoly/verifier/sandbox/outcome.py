@@ -39,6 +39,7 @@ class TestStopped(Exception):
         why: str,
         *,
         alive: bool = False,
+        may_wait: bool = False,
         by_clock: bool = False,
         raised: tuple[str, str] = ("", ""),
     ) -> None:
@@ -47,6 +48,8 @@ class TestStopped(Exception):
         self.why = why
         self.alive = alive
         """Whether the program can run the next test."""
+        self.may_wait = may_wait
+        """Whether its process may have stayed to be observed."""
         self.by_clock = by_clock
         """Whether a second run might give another result."""
         self.raised = raised

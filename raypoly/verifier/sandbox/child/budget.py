@@ -44,6 +44,10 @@ _NO_LIMIT = float("inf")
 Report = Callable[..., None]
 
 
+class Over(BaseException):
+    """A test is over its budget, and the parent knows."""
+
+
 class Counters:
     """Running counts of one test, and their limits."""
 
@@ -51,6 +55,7 @@ class Counters:
         "base",
         "callers",
         "changed",
+        "closed",
         "comprehensions",
         "deepest",
         "delegating",
@@ -77,6 +82,8 @@ class Counters:
         self.held = holdings.Holdings(namespace, lasting)
         self.changed: Callable[[], bool] | None = None
         """Whether a module, or what is in one, has changed. None if the program has no way to a module."""
+        self.closed = False
+        """Whether the program leaves nothing, and so can be observed here whatever its end."""
         self.base = 0
         """Steps of loading, and of tests that left something for the next."""
         self.reached = 0
@@ -110,12 +117,8 @@ def install(report: Report, namespace: dict[str, Any], code: CodeType, counting:
     vars(builtins).update(_hooks(counters))
     sys.setrecursionlimit(sys.getrecursionlimit() + _OWN_DEPTH)
     counters.changed = guard.close(report, watched=watched)
+    counters.closed = leaves_nothing(code, namespace)
     return counters
-
-
-def uninstall() -> None:
-    """Give back the frames that counting takes; the ways to tamper stay closed."""
-    sys.setrecursionlimit(sys.getrecursionlimit() - _OWN_DEPTH)
 
 
 def loaded(counters: Counters) -> None:
@@ -164,8 +167,12 @@ def _over(counters: Counters, which: int, count: int) -> None:
     try:
         _setrecursionlimit(_ROOM)  # the program may have left too little to say so
         counters.report("over", _COUNTERS[which], count)
-    finally:
+    except BaseException:  # noqa: BLE001 - nothing more can be said
         _exit(0)
+    if not counters.closed:
+        _exit(0)
+    counters.limits = (_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+    raise Over
 
 
 def _step(counters: Counters) -> None:

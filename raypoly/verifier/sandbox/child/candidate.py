@@ -10,6 +10,7 @@ the evidence's module, or by `("elsewhere",)` where the program could tell that 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import lru_cache, partial
 from types import FunctionType, MethodType
@@ -70,7 +71,7 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: st
     def report(*message: object) -> None:
         frames.send(channel, nonce + _encoded(message, kept))
 
-    counters, kept = None, _Kept(namespace)
+    counters, kept, depth = None, _Kept(namespace), sys.getrecursionlimit()
     code = frames.receive(channel).decode("utf-8", "surrogatepass")
     try:
         written = compile(code, budget.FILE, "exec", dont_inherit=True)
@@ -98,21 +99,23 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, entry_point: st
     while test := frames.receive(channel):
         _answer(report, function, kept, counters, test)
     question = plain_data.unpack(frames.receive(channel))
-    if counters is None or not budget.leaves_nothing(written, prelude):
+    if counters is None or not counters.closed:
         report("elsewhere")
     else:
-        budget.uninstall()
+        sys.setrecursionlimit(depth)  # counting took some
         OBSERVERS[0](report, prelude, *question)
 
 
 def _answer(report: Report, function: Any, kept: _Kept, counters: budget.Counters | None, test: bytes) -> None:
     args, kwargs, limits, number = plain_data.unpack(test, kept.make)
-    if counters is not None:
-        budget.begin(counters, limits, (args, kwargs))
     try:
+        if counters is not None:
+            budget.begin(counters, limits, (args, kwargs))
         result = (function if number is None or number < 0 else kept.functions[number])(*args, **kwargs)
         counts = None if counters is None else budget.counts(counters)
         report("ok", *((result, None) if number is None else _seen_by_check(result, args, kwargs)), counts)
+    except budget.Over:
+        return
     except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
         _report_error(report, error)
 
