@@ -89,7 +89,7 @@ class Reduction:
         self._program = switched(code)
         self._depth, self._extra = depth, 0
         self._inputs, self._tests, self._largest, self._large = inputs
-        self._own: dict[str, Any] = {}
+        self._own = dict(namespace)  # with the builtins that have our names, which a function takes when it is made
         self._module = FunctionType(self._program.code, self._own)
         self._state = [0] * len(self._program.sites)
         self._values: dict[int, list[Any]] = {}

@@ -110,6 +110,18 @@ DROPPED = {
 }
 """A counted program's objects go later than an observed one's, which it could see by what they do then."""
 
+REMEMBERED = {
+    "an attribute": "before = hasattr(exit, 'seen')\nexit.seen = 1\n",
+    "an attribute that is gone": "before = not hasattr(exit, 'eof')\nif not before: del exit.eof\n",
+    "a registered class": ("from collections.abc import Sized\nbefore = isinstance(3, Sized)\nSized.register(int)\n"),
+    "an attribute of the prelude's": "before = hasattr(helper, 'seen')\nhelper.seen = 1\n",
+    "memory": (
+        "def full():\n try: bytes(300 << 20)\n except MemoryError: return True\n"
+        "before = full()\nif not before:\n a = [bytes(250 << 20)]\n a.append(a)\n"
+    ),
+}
+"""What a run leaves in its process, by which the next could tell that it is not the first."""
+
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
@@ -147,6 +159,29 @@ def test_a_program_that_could_see_when_objects_go_is_not_believed(sandbox: Sandb
     for condition in ("D", "not D"):
         attack = f"{code} if {condition}: {OTHER}\n{LOOP}"
         assert evidence(sandbox, BUDGETED, attack).unknown
+
+
+@pytest.mark.parametrize("code", REMEMBERED.values(), ids=REMEMBERED.keys())
+def test_a_program_that_could_tell_that_it_ran_before_is_not_observed_where_it_ran(sandbox: Sandbox, code: str) -> None:
+    problem = replace(BUDGETED, prelude="def helper(): pass" if "helper" in code else "")
+    assert evidence(sandbox, problem, f"{code}def f(n):\n if before: {OTHER}\n{LOOP}").strategy in ("for", "")
+
+
+def test_what_a_module_computes_when_it_loads_can_be_observed(sandbox: Sandbox) -> None:
+    code = "LIMIT = 10 ** 9 + len(sorted([7])) + sum([1])\ndef f(n):\n"
+    assert evidence(sandbox, OPEN, f"{code} if n > LIMIT: {OTHER}\n{LOOP}").strategy == "for"
+
+
+def test_a_program_over_its_budget_has_the_evidence_of_one_within(sandbox: Sandbox) -> None:
+    def found(code: str, steps: int) -> tuple[str, Evidence | None]:
+        problem = replace(calls(*((args, right, {"steps": steps}) for args, right in CASES)), answer="completion")
+        verdict = sandbox.score(problem, code)
+        return verdict.status, verdict.evidence
+
+    for code in (f"def f(n):\n{LOOP}", f"def f(n):\n {OTHER}", "def f(n): return sum(map(lambda i: i * i, range(n)))"):
+        within, over = found(code, 10_000), found(code, 100)
+        assert (within[0], over[0]) == ("passed", "timeout")
+        assert over[1] == within[1]
 
 
 @pytest.mark.parametrize("code", UNKNOWN_OR_FOR.values(), ids=UNKNOWN_OR_FOR.keys())
