@@ -260,7 +260,9 @@ class Reduction:
         self._leave_depth(1)
         runs: list[_Run | None] = []
         for place, data in enumerate(self._inputs):
-            self._records = self._records if place < _RECORDED else ""
+            if self._records and place == (self._tests if self._records == "rounds" else _RECORDED):
+                self._records = ""
+                self._leave_depth(1)
             whole = None if base is None else base[place]
             if base is not None and whole is None:
                 runs.append(None)
