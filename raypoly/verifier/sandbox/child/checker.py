@@ -324,7 +324,7 @@ def read_cases(namespace: dict[str, Any], source: str, name: str) -> list[tuple[
     """`[(args, kwargs, expected), ...]`; None unless `check` only compares calls, none of them by `name`.
 
     Understood: `assert candidate(...) == VALUE` and `assert is_same_list(candidate(...), VALUE)` (and `is_same_tree`)
-    with the prelude's helpers.
+    with the prelude's helpers. The call may have `*` and `**`.
     """
     tree = ast.parse(source)
     body = _assertions(tree)
@@ -340,16 +340,22 @@ def read_cases(namespace: dict[str, Any], source: str, name: str) -> list[tuple[
         if parts is None:
             return None
         call, expected, kind = parts
-        if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
-            return None
-        args = tuple(_value(argument, namespace) for argument in call.args)
-        kwargs = {str(keyword.arg): _value(keyword.value, namespace) for keyword in call.keywords}
+        args, kwargs = list[Any](), dict[str, Any]()
+        for argument in call.args:
+            starred = isinstance(argument, ast.Starred)
+            args += _value(argument.value, namespace) if starred else [_value(argument, namespace)]
+        for keyword in call.keywords:
+            value = _value(keyword.value, namespace)
+            given = value if keyword.arg is None else {keyword.arg: value}
+            if not kwargs.keys().isdisjoint(given) or not all(isinstance(name, str) for name in given):
+                return None  # no call: running the check says so
+            kwargs |= given
         value = _value(expected, namespace)
-        if object_values.loses_type((args, kwargs)):
+        if object_values.loses_type((tuple(args), kwargs)):
             return None  # the program is to get more than plain data
         if kind is None and type(value).__name__ in _NODE_HELPERS.values():
             return None  # `==` on nodes is identity, which no value can stand for
-        found.append((args, kwargs, value))
+        found.append((tuple(args), kwargs, value))
     return found or None
 
 

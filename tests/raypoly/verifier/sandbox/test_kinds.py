@@ -11,6 +11,7 @@ from raypoly.core.config import OutputComparison, ScorerConfig
 from raypoly.core.errors import BrokenTests
 from raypoly.core.values import Comparison, Problem, TestKind, TestSuite
 from raypoly.verifier.sandbox import Sandbox
+from raypoly.verifier.sandbox.child import checker
 from tests.support.small_problems import calls, check
 
 
@@ -194,6 +195,22 @@ def check(candidate):
     assert candidate(numbers=[1.0, 1.2], threshold=0.3) == True, "close"
     assert True, "prints if this fails"
 """
+
+
+@pytest.mark.parametrize(
+    "call", ["*[1, 2]", "1, *(2,)", "1, b=2", "1, **{'b': 2}", "**{'a': 1, 'b': 2}", "*range(1, 3)"]
+)
+def test_plain_calls_of_any_form_are_cases(call: str) -> None:
+    """So that programs are observed on them, and need no process of the check's."""
+    cases = checker.read_cases({}, f"def check(candidate):\n assert candidate({call}) == 3\n", "f")
+    assert cases is not None
+    ((args, kwargs, expected),) = cases
+    assert ((*args, *kwargs.values()), expected) == ((1, 2), 3)
+
+
+@pytest.mark.parametrize("call", ["1, b=2, **{'b': 2}", "**{1: 2}"])
+def test_a_call_that_fails_by_itself_is_no_case(call: str) -> None:
+    assert checker.read_cases({}, f"def check(candidate):\n assert candidate({call}) == 3\n", "f") is None
 
 
 def test_a_humaneval_check_is_read(sandbox: Sandbox) -> None:
