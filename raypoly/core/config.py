@@ -368,8 +368,8 @@ class ScorerConfig(Section):
     evidence: bool = Field(
         True,
         description="Find out how each program works: its canonical form and, by runs with parts left out, its "
-        "approach. Without it a short program costs a third as much, no strategies are counted, and only a judge of "
-        "texts can label.",
+        "approach. Without it a short program costs half as much, or a third without budgets, no strategies are "
+        "counted, and only a judge of texts can label.",
     )
 
 

@@ -245,7 +245,7 @@ class Sandbox:
     def _question(self, problem: Problem, code: str, passed: bool) -> tuple[Any, ...] | None:
         suite = self._suite(problem)
         known = suite if isinstance(suite, Cases) else None
-        return self._evidence and self._evidence.run_question(problem, code, known, passed)
+        return None if self._evidence is None else self._evidence.run_question(problem, code, known, passed)
 
     def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float, nonce: bytes = b"") -> Any:
         """A new child's answer to one question; None if none comes in time and behind the nonce."""
