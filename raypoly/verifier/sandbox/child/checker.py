@@ -342,8 +342,10 @@ def read_cases(namespace: dict[str, Any], source: str, name: str) -> list[tuple[
         call, expected, kind = parts
         args, kwargs = list[Any](), dict[str, Any]()
         for argument in call.args:
-            starred = isinstance(argument, ast.Starred)
-            args += _value(argument.value, namespace) if starred else [_value(argument, namespace)]
+            if isinstance(argument, ast.Starred):
+                args += _value(argument.value, namespace)
+            else:
+                args.append(_value(argument, namespace))
         for keyword in call.keywords:
             value = _value(keyword.value, namespace)
             given = value if keyword.arg is None else {keyword.arg: value}
