@@ -11,6 +11,10 @@ from raypoly.core.errors import UsageError
 from raypoly.core.interrupt import describe_interrupt, interruptible
 
 _NOTHING_WRITTEN = "Interrupted; nothing was written."
+_Workers = Annotated[
+    int | None,
+    typer.Option(help="Programs run at once. Default: as many as CPUs, of the cluster where RAY_ADDRESS is set."),
+]
 _Comparison = Annotated[
     str, typer.Option(help="How outputs are compared: exact, lines, tokens, tolerance, or as their format says.")
 ]
@@ -27,10 +31,7 @@ def score(
     out: Annotated[
         str | None, typer.Option(help="Where verdicts go, or the exclusion list; - is standard output.")
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Programs run at once. Default: as many as CPUs, of the cluster where RAY_ADDRESS is set."),
-    ] = None,
+    workers: _Workers = None,
     comparison: _Comparison = "format",
     evidence: Annotated[bool, typer.Option("--evidence", help="Add canonical form and approach.")] = False,
     validate: Annotated[bool, typer.Option("--validate", help="Run the problems' own solutions instead.")] = False,
