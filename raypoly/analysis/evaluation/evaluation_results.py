@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.algorithms.objectives.behaviour import behaviour_of
+from raypoly.analysis.evaluation.planned_strategy import is_followed
 from raypoly.analysis.metrics.decoded_tokens import DecodedTokens, mean_by_role, pass_per_10k
 from raypoly.analysis.metrics.pass_at_k import (
     STRATEGY_DRAWS,
@@ -38,7 +39,6 @@ from raypoly.core.config import Config
 from raypoly.core.values import Float64, Group, Labels
 from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.strategies.algorithm_categories import Category, CategoryAgreement, algorithmic_diversity
-from raypoly.strategies.planned_strategy import is_followed
 from raypoly.verifier.code_extraction import find_code
 from raypoly.verifier.response_text import has_thoughts
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 from tokenizers import Tokenizer
 
+from raypoly.analysis.evaluation.planned_strategy import is_followed
 from raypoly.analysis.reports.pages import render
 from raypoly.analysis.reports.run_table import Rows
 from raypoly.core.config import Config
@@ -32,7 +33,6 @@ from raypoly.rollouts import scaffolds
 from raypoly.run.run_files import RunFiles
 from raypoly.run.store import Store
 from raypoly.run.store.rollout_columns import DRAFT_OF, drafts_alone, drafts_of, rollouts_of
-from raypoly.strategies.planned_strategy import is_followed
 
 MOST = 6000
 """The most rollouts of evaluations in a page, over all its runs, and of training as well."""

@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
+from raypoly.analysis.evaluation.planned_strategy import planned_strategy
 from raypoly.core.config import WarmStartConfig
 from raypoly.data.puzzles.puzzle_language import all_puzzles
 from raypoly.data.puzzles.puzzle_solutions import render_solution
@@ -27,7 +28,6 @@ from raypoly.learner.supervised_examples import (
     tokenizer_texts,
 )
 from raypoly.learner.tiny_model import CONTEXT, SupervisedTrainer, build_model, build_tokenizer, save_folder
-from raypoly.strategies.planned_strategy import planned_strategy
 
 PUZZLES = all_puzzles()
 BY_PROMPT = {puzzle.prompt: puzzle for puzzle in PUZZLES}

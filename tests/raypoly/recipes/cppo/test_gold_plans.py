@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from raypoly.analysis.evaluation.planned_strategy import planned_strategy
 from raypoly.core.config import Config, WarmStartConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
@@ -25,7 +26,6 @@ from raypoly.recipes.cppo.tuple_plans import solver_prompt
 from raypoly.rollouts import scaffolds
 from raypoly.rollouts.scaffolds import Ask
 from raypoly.rollouts.scaffolds.run_scaffolds import check_first_asks, fit_problems, is_sampled, of_evaluations
-from raypoly.strategies.planned_strategy import planned_strategy
 
 SOURCE = build_problem_set(Config().problems)
 PROBLEMS = SOURCE.splits["train"][:40]

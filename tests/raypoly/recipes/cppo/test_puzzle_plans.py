@@ -8,13 +8,13 @@ from itertools import product
 
 import pytest
 
+from raypoly.analysis.evaluation.planned_strategy import planned_strategy
 from raypoly.data.puzzles.puzzle_language import Puzzle, all_puzzles, method, wordings
 from raypoly.data.puzzles.puzzle_solutions import STRATEGIES
 from raypoly.learner.supervised_examples import tokenizer_texts
 from raypoly.learner.tiny_model import build_tokenizer
 from raypoly.recipes.cppo.given_plans import KINDS, gold_tuple, is_gold, wrong_tuple
 from raypoly.recipes.cppo.plan_contract import Plan, read_plan
-from raypoly.strategies.planned_strategy import planned_strategy
 
 PUZZLES = all_puzzles()
 SIZES = range(2, len(STRATEGIES) + 1)
