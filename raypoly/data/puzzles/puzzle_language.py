@@ -7,8 +7,8 @@ An expression template has `X` where the element stands. All mapped values are >
 
     method(puzzle, "reduce", rng)        # "fold over even numbers below n"
 
-A method in words is a strategy (`raypoly.analysis.evaluation.planned_strategy` reads it back) and what it works on, in its
-puzzle's own words, so that one of another puzzle can be told apart.
+A method in words is a strategy (`raypoly.analysis.evaluation.planned_strategy` reads it back) and what it works on, in
+its puzzle's own words, so that one of another puzzle can be told apart.
 """
 
 from __future__ import annotations
