@@ -126,7 +126,7 @@ async def measure(
     what = f"Measuring step {step} on {split}: {len(problems)} problems x {samples} samples{many}"
     started = time.monotonic()
     usage, measured, tables = observers.judge_usage, [], []
-    asks = config.evaluate.judge or config.evaluate.categories is not None
+    asks = _asks_judge(config)
     with observers.progress.waiting(what):
         weights = await opened.services.learner.ask("update", LearnerActor.digest)
         for name, scaffold in chosen.items():
@@ -137,6 +137,8 @@ async def measure(
                     scaffold_results, sound, name, scaffold, samples, config.evaluate.select, encode, config.evaluate.ks
                 )
                 results |= await _categories(opened, problems, sound, scaffold, samples)
+            if asks and opened.services.judge.sleeps:
+                await opened.weights.sync()  # after the judge's turn, wakes the engines for what follows
             if len(chosen) > 1:
                 table = table.append_column("scaffold", pa.array([name] * table.num_rows, pa.string()))
             measured.append(results)
@@ -160,22 +162,23 @@ async def measure(
     return payload, pa.concat_tables(tables)
 
 
+def _asks_judge(config: Config) -> bool:
+    return config.evaluate.judge or config.evaluate.categories is not None
+
+
 async def _measured(
     opened: OpenRun, step: int, split: Split, samples: int, problems: Sequence[Problem], scaffold: Scaffold
 ) -> tuple[dict[str, Any], pa.Table, Sequence[Group]]:
     """(results of one scaffold, table, groups that count). Raises `TooManySetAside` if no tests can be run."""
     watch = Stopwatch(lambda stage, groups: opened.observers.progress.stage(stage, groups, len(problems)))
     rounds = _rounds(opened, scaffold, step, split, samples)
-    takes_turns = opened.config.evaluate.judge and opened.services.judge.sleeps
     async with asyncio.TaskGroup() as tasks:
         flows: dict[int, asyncio.Task[Group]] = {}
         async for group in rounds.run(dict(enumerate(problems)), {}, ()):
             watch.done("generate")
             flows[group.slot] = tasks.create_task(_pass_stages(opened, group, problems[group.slot], watch))
-        if takes_turns:
+        if _asks_judge(opened.config) and opened.services.judge.sleeps:
             await opened.services.generator.rest()
-    if takes_turns:
-        await opened.weights.sync()  # wakes the engines for what follows
     groups = [flows[slot].result() for slot in sorted(flows)]
     set_aside = {group.problem_id: reason for group in groups if (reason := skip_reason(group)) is not None}
     if len(set_aside) == len(groups):
