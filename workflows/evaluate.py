@@ -46,7 +46,7 @@ from raypoly.rollouts.scaffolds import Scaffold
 from raypoly.rollouts.scaffolds.run_scaffolds import of_evaluations
 from raypoly.run.run_identity import resolve_run
 from raypoly.run.store.sealed_files import encode_table, seal
-from raypoly.strategies.algorithm_categories import (
+from raypoly.strategies.judge.algorithm_categories import (
     INDEPENDENT,
     Category,
     CategoryAgreement,

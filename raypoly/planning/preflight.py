@@ -35,8 +35,8 @@ from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, is_sample
 from raypoly.rollouts.teacher_model import check_tokenizers
 from raypoly.run.sinks import check_packages
 from raypoly.strategies import judge
-from raypoly.strategies.algorithm_categories import read_labelled_methods
 from raypoly.strategies.judge import judge_keys
+from raypoly.strategies.judge.algorithm_categories import read_labelled_methods
 from raypoly.verifier.math_answers import MISSING, knows_math
 from raypoly.verifier.rewards import Rewards
 from raypoly.verifier.rewards.reward_function import KNOWN as REWARDS

@@ -38,7 +38,7 @@ from raypoly.analysis.metrics.problem_counts import GroupOutcomes, stratum_of
 from raypoly.core.config import Config
 from raypoly.core.values import Float64, Group, Labels
 from raypoly.rollouts.scaffolds import Scaffold
-from raypoly.strategies.algorithm_categories import Category, CategoryAgreement, algorithmic_diversity
+from raypoly.strategies.judge.algorithm_categories import Category, CategoryAgreement, algorithmic_diversity
 from raypoly.verifier.code_extraction import find_code
 from raypoly.verifier.response_text import has_thoughts
 

@@ -19,7 +19,7 @@ from raypoly.analysis.evaluation.evaluation_tables import scaffold_tables
 from raypoly.analysis.metrics.problem_counts import ProblemCounts
 from raypoly.core.values import Draft, Evidence, Float64, Group, Rollout, Verdict
 from raypoly.rollouts import scaffolds
-from raypoly.strategies.algorithm_categories import CategoryAgreement
+from raypoly.strategies.judge.algorithm_categories import CategoryAgreement
 from tests.support.two_methods import TwoMethods
 
 PLAN = "A: Add in a loop.\nB: Recurse on the tail.\n"

@@ -12,7 +12,7 @@ import pytest
 
 from raypoly.core.errors import JudgeRefused, JudgeUnavailable
 from raypoly.core.values import Problem, Rollout, Verdict
-from raypoly.strategies.algorithm_categories import CATEGORIES, QUESTION
+from raypoly.strategies.judge.algorithm_categories import CATEGORIES, QUESTION
 from tests.support.timed_run import close_run
 from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import open_virtual

@@ -19,8 +19,8 @@ from raypoly.core.seeds import derive
 from raypoly.core.values import CrossLogprobs, Float64, Group, Labels, Problem, Verdict
 from raypoly.data.public_tests import example_inputs
 from raypoly.learner.training_rows import prompts_of
-from raypoly.strategies.algorithm_categories import QUESTION
 from raypoly.strategies.judge import SAMPLED_SHARE, in_engine
+from raypoly.strategies.judge.algorithm_categories import QUESTION
 from raypoly.verifier.code_extraction import program_in
 from raypoly.verifier.rewards.terms import build_terms
 from raypoly.verifier.rewards.terms.known_terms import GRADES, JudgeTerm

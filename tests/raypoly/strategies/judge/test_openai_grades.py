@@ -10,7 +10,7 @@ import pytest
 from raypoly.core.config import JudgeConfig
 from raypoly.core.errors import JudgeRefused
 from raypoly.core.values import TestSuite
-from raypoly.strategies.algorithm_categories import QUESTION, category_of
+from raypoly.strategies.judge.algorithm_categories import QUESTION, category_of
 from raypoly.strategies.judge.openai import OpenAIJudge
 from raypoly.strategies.judge.openai.judge_reply import AssignedCluster, InvalidAnswer, answer_schema, parse_answer
 from tests.raypoly.strategies.judge.openai_groups import group

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from raypoly.core.errors import UsageError
-from raypoly.strategies.algorithm_categories import (
+from raypoly.strategies.judge.algorithm_categories import (
     CATEGORIES,
     CategoryAgreement,
     algorithmic_diversity,
