@@ -40,6 +40,8 @@ from workflows.step.stages.reward_stage import RewardStage
 from workflows.step.training_group import TrainingGroup, scored_places, skip_reason, spread_out
 
 _EVERY_TURN = CreditSection()
+_LARGEST = 1e30
+"""What a token may be worth: float32 still holds sums of it."""
 _LIMITS = ("length", "turns", "tool_seconds")
 
 
@@ -103,8 +105,7 @@ class AdvantageEstimator:
         if not self._crediting:
             return trained
         group, places = trained.group, np.flatnonzero(trained.known).tolist()
-        found = [stage.token_credit(group.findings[stage.name], group.rollouts) for stage in self._crediting]
-        added = [credit for credit in found if credit is not None]
+        added = [credit for stage in self._crediting if (credit := _credit_of(stage, group)) is not None]
         final = [
             np.asarray(entry + sum(credit[place] for credit in added), np.float32)
             for place, entry in zip(places, _attempts_of(trained), strict=True)
@@ -256,6 +257,20 @@ def credit_by_turn(rollout: Rollout, advantage: float, credit: CreditSection) ->
     factor = 0.0 if credit.turns == "last" else credit.discount
     weights = [advantage * factor ** (len(own) - 1 - number) for number in range(len(own))]
     found: Float32 = rollout.own(np.repeat(np.array(weights, np.float32), np.diff([*own, ends[-1]])))
+    return found
+
+
+def _credit_of(stage: GroupStage, group: Group) -> Sequence[Float64] | None:
+    """The stage's `token_credit`. Raises `UsageError` where it is not one finite number a token."""
+    found = stage.token_credit(group.findings[stage.name], group.rollouts)
+    if found is None:
+        return None
+    fits = [np.shape(each) for each in found] == [(length,) for length in _lengths(group)]
+    if not fits or not all(np.all(np.abs(each) < _LARGEST) for each in found):
+        raise UsageError(
+            f"token_credit() of the stage {stage.name} must give each rollout of problem {group.problem_id} a finite "
+            "number for each of its own tokens: raise Unknown in run() where there is none."
+        )
     return found
 
 

@@ -292,3 +292,26 @@ def test_a_loss_that_fits_numbers_refuses_tokens_in_a_sentence(tmp_path: Path) -
     with pytest.raises(ExceptionGroup) as refused:
         run_of(tmp_path, *OWN, "loss.name=flowrl")
     assert "The loss fits one advantage a response" in str(refused.value.exceptions[0])
+
+
+class Crediting(Scores):
+    wrong: ClassVar[Any] = None
+
+    def token_credit(self, finding: Any, rollouts: Any) -> Any:
+        return [self.wrong(rollout.length) for rollout in rollouts]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda T: np.full(T, np.nan), lambda T: np.full(T, 1e39), lambda T: np.ones(T + 1), lambda T: np.ones(1), float],
+    ids=["nan", "beyond float32", "one too many", "one", "a number"],
+)
+def test_a_stages_credit_that_does_not_fit_is_refused(
+    tmp_path: Path, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Crediting, "wrong", staticmethod(wrong))
+    with pytest.raises(ExceptionGroup) as refused:
+        run_of(tmp_path, f"stages.own=[{__name__}:Crediting]")
+    assert re.search(
+        r"token_credit\(\) of the stage scores must give each .* p\d+ a finite", str(refused.value.exceptions)
+    )
