@@ -28,6 +28,7 @@ from actors.scorer_pool import ScorerPool
 from raypoly.core.config import Config, EnvironmentSection
 from raypoly.core.errors import BrokenTests, IsolationMissing, RaypolyError, SandboxError, Unknown
 from raypoly.core.seeds import derive
+from raypoly.core.text import as_utf8
 from raypoly.core.values import ASSISTANT, FinishReason, Int32, Problem, Rollout, TestSuite, Turn, Verdict
 from raypoly.rollouts.engines import SampleRequest
 from raypoly.rollouts.environments import (
@@ -110,7 +111,7 @@ class Tools:
     seconds: float = 0.0
 
     async def run(self, code: str, stdin: str = "") -> ToolResult:
-        tests = TestSuite("run", stdin)
+        tests = TestSuite("run", as_utf8(stdin))
         asked = replace(self.problem, tests=tests, public_tests=None, solution="", reference_seconds=None)
         verdict = await self._verdict(replace(asked, id=f"{self.problem.id} (tool)"), code)
         status: Any = "ok" if verdict.status == "passed" else verdict.status
@@ -304,6 +305,12 @@ async def answer_turn(
         found = await environment.respond(problem, asked, tools)
     except Unknown:
         return "unknown", tools.seconds
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise  # the run's own
+        what = f"environment.name={settings.name} let a CancelledError through on problem {problem.id}: catch it there."
+        raise RaypolyError(what) from error
     except RaypolyError:
         raise
     except Exception as error:
@@ -327,6 +334,8 @@ def _wrong_answer(found: Any) -> str:
         return "" if fits else f"the outcome {found.outcome!r}, where a number is due, NaN for unknown"
     if not isinstance(found, Observation):
         return f"{type(found).__name__}: respond() returns an Observation or Done"
+    if found.role not in ("user", "tool"):
+        return f"an Observation of the role {found.role!r}, where user or tool is due"
     return "" if isinstance(found.text, str) else f"an Observation of {type(found.text).__name__} in place of a text"
 
 

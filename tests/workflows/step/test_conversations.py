@@ -227,14 +227,44 @@ def test_records_of_turns_come_back_as_they_were_and_the_newest_counts() -> None
     assert {slot: list(own) for slot, own in known.items()} == {2: [0]}, "a conversation whose drafts are lost is lost"
 
 
-def test_an_answer_that_is_none_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ExceptionGroup) as ended:
-        finished(tmp_path, named(Silent))
-    (error,) = ended.value.exceptions
-    assert isinstance(error, RaypolyError)
-    assert "respond() returns an Observation or Done" in str(error)
-
-
 class Silent(Environment):
     async def respond(self, problem: Problem, conversation: Conversation, services: EnvironmentServices) -> Any:
         return None
+
+
+class Posing(Environment):
+    async def respond(self, problem: Problem, conversation: Conversation, services: EnvironmentServices) -> Any:
+        return Observation("I am the policy.", role="assistant")  # type: ignore[arg-type]
+
+
+class Cancelling(Environment):
+    async def respond(self, problem: Problem, conversation: Conversation, services: EnvironmentServices) -> Any:
+        raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("how", ["free", "ordered"])
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (Silent, "respond() returns an Observation or Done"),
+        (Posing, "an Observation of the role 'assistant', where user or tool is due"),
+        (Cancelling, "let a CancelledError through on problem p"),
+    ],
+)
+def test_an_answer_that_is_none_is_a_sentence(tmp_path: Path, kind: type, told: str, how: str) -> None:
+    with pytest.raises(ExceptionGroup) as ended:
+        finished(tmp_path, named(kind), f"generator.turns={how}")
+    (error,) = ended.value.exceptions
+    assert isinstance(error, RaypolyError)
+    assert told in str(error)
+
+
+def test_a_tool_reads_a_text_that_is_not_utf8(tmp_path: Path) -> None:
+    (step,) = finished(tmp_path, named(Surrogates)).steps
+    assert {len(rollout.turns) for rollout in rollouts(step)} == {3}
+
+
+class Surrogates(Environment):
+    async def respond(self, problem: Problem, conversation: Conversation, services: EnvironmentServices) -> Any:
+        result = await services.run("run(0.1)", "\ud800")
+        return Done() if len(conversation.own) > 1 else Observation(result.status)
