@@ -9,6 +9,7 @@ Limits, retries and breaker are those of the judge's endpoint. The key stays in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from raypoly.strategies.judge.judge_keys import read_first_key
 from raypoly.strategies.judge.openai.endpoint import Endpoint, EndpointWords
 
 _WORDS = EndpointWords("The teacher", "distill.timeout", "distill.server and distill.teacher", "distill.teacher")
+_ROUNDING = 1e-3  # above a log-probability of 0
 _COMPARED = 64
 """Tokens of the student that the server is asked to name."""
 
@@ -86,6 +88,7 @@ class TeacherServer:
 
     def _entry(self, entry: Any, token: int) -> Mapping[str, Any]:
         found = entry.get(str(token)) if isinstance(entry, Mapping) else None
-        if not isinstance(found, Mapping) or not isinstance(found.get("logprob"), int | float):
+        logprob = found.get("logprob") if isinstance(found, Mapping) else None
+        if not isinstance(logprob, int | float) or not -math.inf < logprob <= _ROUNDING:
             raise UsageError(f"{self._endpoint.name} gave no log-probability of token {token}.")
         return found

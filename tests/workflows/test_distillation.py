@@ -144,6 +144,19 @@ def test_a_server_without_log_probabilities_of_prompts_is_refused(warm_model: Pa
             TeacherServer(given).check(AutoTokenizer.from_pretrained(warm_model))
 
 
+@pytest.mark.parametrize("logprob", [float("nan"), float("-inf"), 0.7, True, None])
+def test_a_server_that_gives_no_log_probability_is_refused(logprob: Any) -> None:
+    class Lying(Front):
+        def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
+            said = [None, *({str(token): {"logprob": logprob}} for token in body["prompt"][1:])]
+            return Answer(200, {"choices": [{"text": "", "finish_reason": "length", "prompt_logprobs": said}]})
+
+    with running(Lying()) as server:
+        given = load(None, [f"distill.server={server.url}", "distill.teacher=lying"]).distill
+        with pytest.raises(UsageError, match="gave no log-probability of token 3"):
+            TeacherServer(given).ask(np.array([1, 2], np.int32), np.array([3, 4], np.int32))
+
+
 def test_a_teacher_in_bfloat16_is_near_the_one_in_float32_and_an_engine_gives_the_same(teacher: Path) -> None:
     rng = np.random.default_rng(0)
     pairs = [(rng.integers(1, 400, 5, np.int32), rng.integers(1, 400, n, np.int32)) for n in (7, 1, 12)]
