@@ -25,12 +25,12 @@ from raypoly.rollouts.environments.environment import (
 from raypoly.verifier.response_text import answered, code_blocks
 
 # The last expression of the last block is shown, as a notebook shows it. Earlier blocks print nowhere, and what they
-# raise, `SystemExit` too, was seen when they were the last.
+# raise, whatever it is, was seen when they were the last.
 _NOTEBOOK = """
 import ast as _ast, contextlib as _contextlib, io as _io
 _names = dict(globals())
 for _cell in %(earlier)r:
-    with _contextlib.redirect_stdout(_io.StringIO()), _contextlib.suppress(Exception, SystemExit):
+    with _contextlib.redirect_stdout(_io.StringIO()), _contextlib.suppress(BaseException):
         exec(compile(_cell, "<block>", "exec"), _names)
 _tree = _ast.parse(%(cell)r, "<block>")
 _shown = _tree.body.pop() if _tree.body and isinstance(_tree.body[-1], _ast.Expr) else None

@@ -79,6 +79,7 @@ def test_names_go_on_from_block_to_block_and_earlier_ones_print_nothing(sandbox:
 
 def test_a_block_that_ended_its_process_does_not_end_those_after_it(sandbox: Sandbox) -> None:
     assert said(sandbox, "y + 1", "y = 4", "import sys\nsys.exit()") == "5"
+    assert said(sandbox, "y + 1", "y = 4", "raise KeyboardInterrupt") == "5"
     ended = [fenced("y = 4"), fenced("while True: pass"), fenced("y + 1")]
     asked = talk(*ended)
     turns = [replace(it, text="(timeout: more than 1 s of CPU)") if n == 3 else it for n, it in enumerate(asked.turns)]
