@@ -148,7 +148,7 @@ class ModelTokenizer:
 
     def continuation(self, it: Observed) -> Continuation:
         """An observation as tokens, in its template. Raises `UsageError` where not even an empty one fits."""
-        text = self._without_marks(it.text)
+        text = self._without_marks(it.text, it.before + it.after)
         limit = it.limit + len(encode_texts(self._tokenizer, [it.prompt])[0])
         kept = len(text)
         while True:
@@ -164,17 +164,20 @@ class ModelTokenizer:
                 )
             kept = min(kept - 1, int(kept * limit / len(ids)))
 
-    def _without_marks(self, text: str) -> str:
+    def _without_marks(self, text: str, template: str) -> str:
         """What a tool printed can't end the message that it stands in, and is UTF-8."""
         text = as_utf8(text)
-        for mark in self._marks:
-            text = text.replace(mark, f"{mark[0]} {mark[1:]}")
+        for mark, special in self._marks.items():
+            if special or mark in template:  # the tokens of DeepSeek's roles are not special
+                text = text.replace(mark, f"{mark[0]} {mark[1:]}")
         return text
 
     @cached_property
-    def _marks(self) -> list[str]:
-        added = self._tokenizer.added_tokens_decoder.values()
-        return sorted({*self._tokenizer.all_special_tokens, *(str(it) for it in added if it.special)}, key=len)[::-1]
+    def _marks(self) -> dict[str, bool]:
+        """Tokens that no text is made of, the longest first, and whether they are special."""
+        added = {str(it): it.special for it in self._tokenizer.added_tokens_decoder.values() if str(it).strip()}
+        found = added | dict.fromkeys(self._tokenizer.all_special_tokens, True)
+        return {mark: found[mark] for mark in sorted(found, key=len, reverse=True)}
 
     def decode(self, tokens: Int32) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))

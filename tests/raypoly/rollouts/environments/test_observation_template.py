@@ -149,6 +149,17 @@ def test_a_long_observation_is_cut_in_the_middle_and_marks_are_taken_apart(token
         tokenizer.continuation(Observed("", "a b c d e", "f g h", last=2, limit=3))
 
 
+def test_a_roles_token_that_is_not_special_is_taken_apart_too(tmp_path: Path, tokenizer: ModelTokenizer) -> None:
+    own = load_tokenizer("smollm2-q4", "problems.chat_template")
+    own.save_pretrained(tmp_path)
+    of_roles = ModelTokenizer(tmp_path)
+    of_roles._tokenizer.add_tokens(["<|User|>", "<tool>", "    "])
+    user = of_roles._tokenizer.convert_tokens_to_ids("<|User|>")
+    added = of_roles.continuation(Observed("a <|User|> b <tool>     c", "<|User|>", "", last=2, limit=40))
+    assert added.tokens.tolist().count(user) == 1
+    assert added.text == "a < |User|> b <tool>     c", "others are texts as any"
+
+
 def test_tool_calls_are_read_by_the_tokenizers_template_of_responses(tmp_path: Path, tokenizer: ModelTokenizer) -> None:
     own = load_tokenizer("smollm2-q4", "problems.chat_template")
     calls = {"open": "<tool_call>", "close": "</tool_call>", "content": "json", "repeats": True, "optional": True}
