@@ -19,6 +19,7 @@ from raypoly.algorithms.losses import Loss
 from raypoly.algorithms.objectives import Credit, Objective
 from raypoly.algorithms.objectives.objective import ObjectiveConfig
 from raypoly.core.values import Labels
+from raypoly.rollouts.environments import Done, Environment
 from raypoly.rollouts.scaffolds import Ask, Scaffold
 from raypoly.verifier.rewards import AnsweredGroup
 from raypoly.verifier.rewards.terms import Term
@@ -206,7 +207,7 @@ class HonestTokens(GroupStage):
     axis = "token"
 
     async def run(self, group: Any, problem: Any, services: Any) -> Any:
-        return [-rollout.logprobs for rollout in group.rollouts]
+        return [-rollout.own(rollout.logprobs) for rollout in group.rollouts]
 
     def token_credit(self, finding: Any, rollouts: Any) -> Any:
         return [0.5 * each for each in finding]
@@ -214,7 +215,12 @@ class HonestTokens(GroupStage):
 
 class TokensOneLess(HonestTokens):
     async def run(self, group: Any, problem: Any, services: Any) -> Any:
-        return [-rollout.logprobs[1:] for rollout in group.rollouts]
+        return [-rollout.own(rollout.logprobs)[1:] for rollout in group.rollouts]
+
+
+class TokensOfObservations(HonestTokens):
+    async def run(self, group: Any, problem: Any, services: Any) -> Any:
+        return [np.ones(len(rollout.tokens), np.float32) for rollout in group.rollouts]
 
 
 class CreditOneLess(HonestTokens):
@@ -227,6 +233,26 @@ HonestCredit = objective(
     lambda self, it: Credit([each + place for each, place in zip(it.findings["tokens"], centred(it), strict=True)]),
     needs=frozenset({"tokens"}),
 )
+
+
+class FinishesOneLess(Objective):
+    needs = frozenset({"lengths"})
+
+    def compute(self, group: Any) -> Any:
+        return Credit([np.ones(tokens, np.float32) for tokens in group.lengths])
+
+    def finish(self, batch: Any) -> Any:
+        return [[entry[1:] for entry in group] for group in batch]
+
+
+class OutcomeOfInfinity(Environment):
+    async def respond(self, problem: Any, conversation: Any, services: Any) -> Any:
+        return Done(outcome=float("inf"))
+
+
+class CancelsItself(Environment):
+    async def respond(self, problem: Any, conversation: Any, services: Any) -> Any:
+        raise asyncio.CancelledError
 
 
 class StageHidesOutage(HonestStage):

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -135,7 +136,7 @@ class Contract(ABC):
         before, start = _process_state(), time.perf_counter()
         try:
             given = self.answer(part, *copies)
-        except (Exception, SystemExit) as raised:  # noqa: BLE001 - the report says what a part raised
+        except (Exception, SystemExit, CancelledError) as raised:  # noqa: BLE001 - the report says what a part raised
             error = raised
         seconds, after = time.perf_counter() - start, _process_state()
         spoilt = [what for what, was in before.items() if was is not None and was != after[what]]

@@ -219,7 +219,8 @@ class ObjectiveContract(Contract):
             for advantages, row in zip(found, given, strict=True):
                 if isinstance(row, np.ndarray):
                     need_array(advantages, np.float64, len(row), "What finish() gives")
-                need(len(advantages) == len(row), "finish() has to keep a group's attempts", advantages)
+                fits = list(map(np.shape, advantages)) == list(map(np.shape, row))
+                need(fits, "finish() has to keep a group's attempts, and their tokens", advantages)
             need(same(batch, given), "finish() changes the batch, where it may only change a copy")
             need_same(again, found[::-1], "finish() depends on the order of a step's groups", 1e-6)
 

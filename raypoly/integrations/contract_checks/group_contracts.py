@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import fields, replace
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -256,9 +257,8 @@ class EnvironmentContract(Contract):
             need(fits, "An Observation has a text, and the role user or tool", value)
             need(_ANSWER not in value.text, "It shows the hidden tests or the solution", value.text)
         else:
-            need(
-                value.outcome is None or isinstance(value.outcome, float | int), "An outcome is a number", value.outcome
-            )
+            number = value.outcome is None or (isinstance(value.outcome, Real) and not np.isinf(float(value.outcome)))
+            need(number, "An outcome is a number, NaN for unknown", value.outcome)
 
     def check_a_sandbox_that_fails_is_no_answer(self) -> None:
         for it in self.answers:

@@ -39,7 +39,9 @@ def made_problems() -> Sequence[Problem]:
 def made_rollout(place: int, text: str) -> Rollout:
     tokens = np.arange(3, 4 + len(text) % 40 + place, dtype=np.int32)
     logprobs = -np.linspace(0.1, 2.0, len(tokens), dtype=np.float32)
-    return Rollout(np.arange(5, dtype=np.int32), tokens, logprobs, text, "stop", 1000 + place, 7)
+    mask = np.arange(len(tokens)) % 4 != 1 if place % 2 else None  # every second one with observations
+    logprobs = logprobs if mask is None else np.where(mask, logprobs, np.float32(np.nan))
+    return Rollout(np.arange(5, dtype=np.int32), tokens, logprobs, text, "stop", 1000 + place, 7, mask)
 
 
 def made_verdict(status: values.Status, construct: str) -> Verdict:
