@@ -88,7 +88,8 @@ class TeacherServer:
 
     def _entry(self, entry: Any, token: int) -> Mapping[str, Any]:
         found = entry.get(str(token)) if isinstance(entry, Mapping) else None
-        logprob = found.get("logprob") if isinstance(found, Mapping) else None
+        found = found if isinstance(found, Mapping) else {}
+        logprob = found.get("logprob")
         if not isinstance(logprob, int | float) or not -math.inf < logprob <= _ROUNDING:
             raise UsageError(f"{self._endpoint.name} gave no log-probability of token {token}.")
         return found
