@@ -11,7 +11,7 @@ import pyarrow as pa
 from raypoly import Run
 
 TIMED = ("cpu_seconds",)
-"""Columns of the rollouts that hold times and may differ."""
+"""Columns of the rollouts that hold times and may differ, as a turn's seconds may."""
 
 
 def run_differences(run: Run, undisturbed: Run) -> list[str]:
@@ -54,6 +54,8 @@ def weights_hash(run: Run) -> str:
 
 
 def rollout_content(table: pa.Table) -> list[object]:
-    """The rows of a step's rollouts without the columns of times."""
-    rows: list[object] = [repr(row) for row in table.drop_columns(list(TIMED)).to_pylist()]  # NaN is NaN
-    return rows
+    """The rows of a step's rollouts without times."""
+    rows = table.drop_columns(list(TIMED)).to_pylist()
+    for turn in (turn for row in rows for turn in row.get("turns") or ()):
+        del turn["seconds"]
+    return list(map(repr, rows))  # NaN is NaN
