@@ -408,12 +408,16 @@ def _lengths(config: Config) -> Iterator[str]:
 
 
 def _context(config: Config) -> Iterator[str]:
-    context = context_of(config.model.path)
-    if context is not None and config.generator.longest_row > context:
-        yield (
-            f"The model reads {context} tokens, and a row may have {config.generator.longest_row} "
-            f"({_longest_is(config)}): lower one of these."
-        )
+    teacher = None if config.distill.server else config.distill.teacher
+    readers = {"model": context_of(config.model.path)}
+    if teacher is not None:
+        readers["teacher"] = context_of(str(teacher_folder(teacher) or teacher))
+    for who, context in readers.items():
+        if context is not None and config.generator.longest_row > context:
+            yield (
+                f"The {who} reads {context} tokens, and a row may have {config.generator.longest_row} "
+                f"({_longest_is(config)}): lower one of these."
+            )
 
 
 def _longest_is(config: Config) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -217,6 +219,16 @@ def test_each_mistake_is_a_sentence_before_anything_starts(overrides: list[str],
         check_config(load(None, overrides), tmp_path / "run")
     assert said in str(refused.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_teacher_that_reads_less_than_a_row_is_refused(teacher: Path, tmp_path: Path) -> None:
+    from raypoly.planning.preflight import check_config
+
+    short = shutil.copytree(teacher, tmp_path / "short")
+    values = json.loads((short / "config.json").read_text())
+    (short / "config.json").write_text(json.dumps({**values, "max_position_embeddings": 64}))
+    with pytest.raises(UsageError, match="The teacher reads 64 tokens, and a row may have"):
+        check_config(load(None, [f"distill.teacher={short}"]), tmp_path / "run")
 
 
 def test_the_pages_objective_by_token_is_killed_and_ends_as_if_it_had_not_been(
