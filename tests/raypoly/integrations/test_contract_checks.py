@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from raypoly.cli import main
 from raypoly.core.errors import UsageError
 from raypoly.integrations.contract_checks import KINDS, check, checks_of, contract_of, report
 from tests.raypoly.test_light_base import COMMAND, without_extras
+from tests.support.canned_engine import judge_folder
 from tests.support.contract_breaches import HonestObjective, gives_text
 from workflows.step.stages import KNOWN as STAGES
 
@@ -109,16 +111,23 @@ def shipped() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("kind", "name"), shipped())
-def test_what_ships_keeps_its_contract(kind: str, name: str, tmp_path: Path) -> None:
+def test_what_ships_keeps_its_contract(kind: str, name: str, warm_model: Path, tmp_path: Path) -> None:
     (rows := tmp_path / "rows.jsonl").write_text(
         "".join(json.dumps({"prompt": f"Add {i}.", "response": "x"}) + "\n" for i in range(2))
     )
     members = ["structural", "raypoly.strategies.judge.structural:StructuralJudge"]
-    params = {
+    params: dict[str, dict[str, Any]] = {
         "given": {"rows": str(rows)},
         "http": {"url": "http://127.0.0.1:9/judge"},
         "ensemble": {"members": members},
     }
+    if name == "local":
+        model, cache = judge_folder(warm_model, tmp_path), tmp_path / "cache"
+        params[name] = {
+            "model": str(model),
+            "engine": "tests.support.canned_engine:CannedEngine",
+            "cache_dir": str(cache),
+        }
     found = report(name, kind, params.get(name, {}))
     assert found.breaches == []
     asked = [it.state for it in found.results[:3]]
