@@ -1,4 +1,4 @@
-"""What short runs share; and no test leaves a driver behind."""
+"""What short runs share; and no test leaves a driver or a shared judge behind."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +12,13 @@ from tests.support.ray_machines import Machines
 
 
 @pytest.fixture(autouse=True)
-def _no_driver_is_left_running() -> Iterator[None]:
+def _no_driver_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    machines = request.getfixturevalue("machines") if "machines" in request.fixturenames else None
     yield
     for left in list(Driver.alive):
         left.kill()
+    while machines is not None and machines.kill_actor("judge"):
+        pass  # one that jobs share stays for a quarter of an hour, and the next test may wait for its end
 
 
 @pytest.fixture
