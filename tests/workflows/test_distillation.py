@@ -57,11 +57,11 @@ class ServedTeacher(Front):
         if "prompt_logprobs" not in body:  # a probe
             return Answer(200, {"choices": [{"text": "x", "finish_reason": "length"}]})
         assert body["prompt_logprobs"] == 0
-        if len(self.served) == self.leaves_after:
-            self.leaves_after = -1
-            threading.Thread(target=self._leave).start()
         ids = np.array(body["prompt"], np.int32)
         with self.turn:
+            if 0 <= self.leaves_after <= len(self.served):  # several may be served at once
+                self.leaves_after = -1
+                threading.Thread(target=self._leave).start()
             (found,) = self.model.ask([(ids[:1], ids[1:])])
         entries = [
             {str(token): {"logprob": float(logprob), "decoded_token": self.tokenizer.decode([token])}}

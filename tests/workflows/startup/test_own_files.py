@@ -80,7 +80,7 @@ def test_a_run_folder_that_the_learners_node_does_not_see_is_told_at_the_start(
 
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     for folder, seen in ((hidden / "run", False), (hidden.with_name("seen") / "run", True)):
-        found = {each.what: each for each in examine_machine(load(None, [f"run.dir={folder}"]))}
+        found = {each.what: each for each in examine_machine(load(None, [*overrides, f"run.dir={folder}"]))}
         (finding,) = [each for what, each in found.items() if what.startswith("run.dir on ")]
         assert (finding.ok, f"does not see {folder}: give" in finding.detail) == (seen, not seen)
     assert not list(hidden.glob(".raypoly-doctor*"))
