@@ -28,7 +28,7 @@ TEXTS = st.lists(st.text("ab ", max_size=12), min_size=2, max_size=5)
 def test_worked_numbers(case: Any) -> None:
     expected, methods = case["expected"], case["input"].get("methods")
     if methods is None:
-        pytest.skip("of categories: tests/raypoly/strategies/test_algorithm_categories.py")
+        pytest.skip("of categories: tests/raypoly/strategies/judge/test_algorithm_categories.py")
     for i, row in enumerate(expected["bleu_candidate_i_reference_j"]):
         for j, value in enumerate(row):
             assert value is None or bleu_4(methods[i], methods[j]) == pytest.approx(value)
