@@ -18,6 +18,8 @@ from raypoly.verifier.code_extraction import extract_code
 from raypoly.verifier.sandbox import Sandbox
 from tests.support.arithmetic_rows import NOTATIONS, arithmetic_rows, stated
 
+pytest.importorskip("math_verify", reason="needs raypoly's extra math")
+
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:

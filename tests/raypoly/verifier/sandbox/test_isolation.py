@@ -13,7 +13,6 @@ import pytest
 from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
-from raypoly.planning.preflight import check_config
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.verifier.sandbox import Sandbox
 from raypoly.verifier.sandbox.channel import Clock
@@ -46,6 +45,9 @@ def test_programs_run_in_the_interpreter_that_is_named(tmp_path: Path) -> None:
     ("says", "told"), [("[[3, 9], 0, []]", "is Python 3.9, and programs need"), ("", "is no Python that starts")]
 )
 def test_an_interpreter_that_will_not_do_is_refused_first(says: str, told: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="plans need extras")
+    from raypoly.planning.preflight import check_config
+
     (other := tmp_path / "python").write_text(f"#!/bin/sh\necho '{says}'\n")
     other.chmod(0o755)
     with pytest.raises(UsageError, match=rf"^scorer\.python={other} {told}"):
@@ -188,6 +190,7 @@ with Sandbox(ScorerConfig(), StrategyEvidence()) as sandbox:
 
 def test_without_namespaces_programs_run_behind_the_walls_that_are_left() -> None:
     """As in a container without the right to make any; whoever runs this test."""
+    pytest.importorskip("pyarrow", reason="plans need extras")
     if not system.landlock_version():
         pytest.skip("this kernel has no Landlock, and namespaces are taken away here")
     run = [sys.executable, "-c", WITHOUT_NAMESPACES]
