@@ -33,7 +33,7 @@ def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None
     device = choose_device(gpu, this_machine(directory.path).memory)
     _, source = usable_problems(config, directory.resumes, config)
     print(describe_run(config, source, directory.uri, directory.resumes), flush=True)
-    maths = any(problem.tests.kind == "answer" for split in source.splits.values() for problem in split)
+    maths = any(problem.tests.comparison == "math" for split in source.splits.values() for problem in split)
     print("\n" + "\n".join([*_memory(config, device, maths), "", *_cost(config)]), flush=True)
     print("\n" + describe_config(config, source, verbose), flush=True)
     refuse_unfit(config, device)

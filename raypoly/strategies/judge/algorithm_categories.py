@@ -41,8 +41,9 @@ Names = Sequence[Hashable]
 
 
 def category_of(grade: float) -> Category | None:
-    """The category of a grade by `QUESTION`, 0 to 1; None, unknown, for 0 and NaN."""
-    return CATEGORIES[round(10 * grade) - 1] if grade > 0 else None
+    """The category of a grade by `QUESTION`, 0 to 1; None, unknown, for any that names none."""
+    number = round(10 * grade) if 0 < grade <= 1 else 0
+    return CATEGORIES[number - 1] if number else None
 
 
 class LabelledMethod(BaseModel):

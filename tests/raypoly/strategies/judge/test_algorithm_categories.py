@@ -87,7 +87,7 @@ def test_worked_coverage(case: Any) -> None:
 
 def test_a_grade_is_a_categorys_number_or_unknown() -> None:
     assert [category_of(number / 10) for number in range(1, 11)] == list(CATEGORIES)
-    assert category_of(0.0) is category_of(float("nan")) is None
+    assert [category_of(grade) for grade in (0.0, 0.04, 1.5, float("nan"))] == [None] * 4
 
 
 def test_labelled_methods_are_read_and_a_mistake_names_its_line(tmp_path: Path) -> None:
