@@ -19,8 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from actors.scorer_pool import ScorerPool
 from raypoly.analysis.evaluation.evaluation_config import ModelEvaluationConfig, environment_of
 from raypoly.core.endpoint_config import EndpointConfig, check_address
@@ -53,7 +51,6 @@ _WORDS = EndpointWords(
 )
 _REFUSED = -1  # weight version of a refused response; its text is the reason
 _SEEDS = 1 << 31  # servers take seeds below this
-_NOTHING = np.zeros(0, np.int32)
 _CHARACTERS = 4  # of an observation for each of its tokens, which only the server could count
 
 
@@ -256,11 +253,10 @@ class EndpointSamples:
 
     async def _sampled(self, problem: Problem, seed: int, most_tokens: int) -> tuple[Rollout, int]:
         """A response, and its tokens; 0 where the server does not count them."""
-        logprobs = np.zeros(0, np.float32)
         try:
             answer = await self._endpoint.respond(problem.prompt, seed, most_tokens)
         except JudgeRefused as why:
-            return Rollout(_NOTHING, _NOTHING, logprobs, str(why), "stop", seed, _REFUSED), 0
+            return Rollout.of_text(str(why), seed=seed, weight_version=_REFUSED), 0
         reason: FinishReason = "length" if answer.finish_reason == "length" else "stop"
         used = 0 if answer.usage is None else answer.usage.completion
-        return Rollout(_NOTHING, _NOTHING, logprobs, answer.text, reason, seed, 0), used
+        return Rollout.of_text(answer.text, reason, seed), used

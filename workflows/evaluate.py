@@ -219,12 +219,12 @@ async def _classified(
 ) -> Sequence[Sequence[Category | None]]:
     """The category of each text, None where the judge gives none; waits while it is away."""
     stage = CategoriesStage(opened.config, opened.stages[GRADES].objective)
-    ids, distinct = np.zeros(0, np.int32), list(dict.fromkeys(chain.from_iterable(blocks)))
+    distinct = list(dict.fromkeys(chain.from_iterable(blocks)))
     problem = Problem("to be classified", statement, "", TestSuite("none", ""))
     names: dict[str, Category | None] = {}
     for start in range(0, len(distinct), STRATEGY_DRAWS):
         part = distinct[start : start + STRATEGY_DRAWS]
-        rollouts = tuple(Rollout(ids, ids, np.zeros(0, np.float32), text, "stop", 0, 0) for text in part)
+        rollouts = tuple(map(Rollout.of_text, part))
         group = Group(0, 0, problem.id, rollouts, {"score": (WITHOUT_TESTS,) * len(part)})
         group = await opened.stages.compute(group, problem, stage, Stopwatch())
         if group.knows(stage.name):

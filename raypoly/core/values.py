@@ -170,6 +170,12 @@ class Rollout:
     outcome: float | None = None
     """What its environment says it is worth, NaN for unknown; None where the verdict says."""
 
+    @classmethod
+    def of_text(cls, text: str, finish_reason: FinishReason = "stop", seed: int = 0, weight_version: int = 0) -> Self:
+        """Without tokens: nobody sampled it here."""
+        none, no_logprobs = np.zeros(0, np.int32), np.zeros(0, np.float32)
+        return cls(none, none, no_logprobs, text, finish_reason, seed, weight_version)
+
     @property
     def length(self) -> int:
         """The policy's own tokens."""

@@ -34,7 +34,6 @@ from raypoly.verifier.score_programs import by_id
 Reward = Callable[[Problem, Rollout, Verdict], float | None]
 """As `reward.name` takes it, not async: a rollout has its `text`, and "stop" as its `finish_reason`."""
 _NAMED: Mapping[str, Reward] = {"passed": passed, "fraction": fraction}
-_NO_TOKENS = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 
 class Verifier:
@@ -217,6 +216,6 @@ def _reward(reward: str | Reward, problem: Problem, response: str | None, verdic
         if reward not in _NAMED:
             raise UsageError(f"There is no reward {reward!r}: use {' or '.join(_NAMED)}, or a function.")
         reward = _NAMED[reward]
-    value = reward(problem, Rollout(*_NO_TOKENS, response or "", "stop", seed=0, weight_version=0), verdict)
+    value = reward(problem, Rollout.of_text(response or ""), verdict)
     outcome = outcome_of(value, "The reward", problem)
     return None if math.isnan(outcome) else outcome

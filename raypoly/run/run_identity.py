@@ -156,12 +156,10 @@ def _identified(stages: StagesConfig, objective: str) -> StagesConfig:
 
 def _with_first(config: Config, first: Config) -> Config:
     # By default the horizon is that of the run's first start, and a model that is not here any more the first one.
-    if config.distill.sha256 is None and config.distill.teacher == first.distill.teacher:
-        known = {"sha256": first.distill.sha256}
-        config = config.model_copy(update={"distill": config.distill.model_copy(update=known)})
-    if config.judge.sha256 is None and config.judge.model == first.judge.model:
-        known = {"sha256": first.judge.sha256}
-        config = config.model_copy(update={"judge": config.judge.model_copy(update=known)})
+    for name, model in (("distill", "teacher"), ("judge", "model")):
+        own, firsts = getattr(config, name), getattr(first, name)
+        if own.sha256 is None and getattr(own, model) == getattr(firsts, model):
+            config = config.model_copy(update={name: own.model_copy(update={"sha256": firsts.sha256})})
     if config.train.schedule == "constant" or config.train.schedule_steps is not None:
         return config
     return config.model_copy(

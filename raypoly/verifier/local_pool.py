@@ -59,7 +59,7 @@ def in_order(
     is_done: Callable[[T], bool],
     verdict_of: Callable[[T], Verdict],
 ) -> Iterator[Verdict]:
-    """A verdict for each program, in order. What is behind a slow one is begun as far as the window reaches."""
+    """A verdict for each program, in order. While one is slow, those of a window run."""
     window: deque[tuple[T, int]] = deque()
     held, last = 0, None
     for problem, code in programs:

@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
@@ -170,11 +169,8 @@ def _ask_judge(config: Config) -> str:
     if in_engine(judge):
         return "a model of your own needs no key and no server: `raypoly train --rehearse` tries it"
     asked, started = build_judge(judge), time.perf_counter()
-    nothing, programs = np.zeros(0, np.int32), (PROGRAM, _OTHER_PROGRAM)
-    rollouts = [
-        Rollout(nothing, nothing, nothing.astype(np.float32), f"```python\n{program}```", "stop", seed, 0)
-        for seed, program in enumerate(programs)
-    ]
+    programs = (PROGRAM, _OTHER_PROGRAM)
+    rollouts = [Rollout.of_text(f"```python\n{program}```", seed=seed) for seed, program in enumerate(programs)]
     try:
         asked.probe()  # one request without a second try: it finds a wrong key or an empty quota at once
         evidence = (Evidence(program, (), {}, "direct") for program in programs)

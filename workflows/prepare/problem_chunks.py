@@ -55,9 +55,8 @@ class Solutions:
         self._scorers, self._skipped = scorers, skipped
 
     async def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
-        nothing = np.zeros(0, np.int32)
         for slot in range(len(chunk)):
-            yield slot, (Rollout(nothing, nothing, np.zeros(0, np.float32), "", "stop", 0, 0),)
+            yield slot, (Rollout.of_text(""),)
 
     async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:
         problem = candidate.problem

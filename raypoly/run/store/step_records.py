@@ -217,8 +217,7 @@ _MAGIC = b"RAYPOLYJ"
 _HEADER = struct.Struct("<8sI32s")
 _LENGTH = struct.Struct("<Q")
 _ENDED = -2  # in `draft_of`: the row of a group without attempts
-_NOTHING = np.zeros(0, np.int32)
-_NO_ATTEMPT = Rollout(_NOTHING, _NOTHING, np.zeros(0, np.float32), "", "stop", 0, 0)
+_NO_ATTEMPT = Rollout.of_text("")
 
 
 def encode(step: int, number: int, records: Sequence[Record]) -> bytes:

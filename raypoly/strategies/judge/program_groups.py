@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.core.config import ScorerConfig
@@ -59,10 +58,7 @@ class ObservedGroup:
     @cached_property
     def rollouts(self) -> tuple[Rollout, ...]:
         """The programs as responses without tokens, since no policy sampled them."""
-        none, no_logprobs = np.zeros(0, np.int32), np.zeros(0, np.float32)
-        return tuple(
-            Rollout(none, none, no_logprobs, text, "stop", seed=0, weight_version=0) for text in self.group.programs
-        )
+        return tuple(map(Rollout.of_text, self.group.programs))
 
     @property
     def trouble(self) -> str:
