@@ -128,9 +128,17 @@ class HeadDriver(Driver):
 class RealHosts:
     """Up inside `with`. Raises `Impossible` where this machine can't have them."""
 
-    def __init__(self, count: int, token: bool = False, cpus: int = 4, environment: Mapping[str, str] | None = None):
-        """The first is the head, which has no CPU for actors; each other has `cpus`. `environment`: of all hosts."""
-        self._count, self._cpus = count, cpus
+    def __init__(
+        self,
+        count: int,
+        token: bool = False,
+        cpus: int = 4,
+        environment: Mapping[str, str] | None = None,
+        dashboard: bool = False,
+    ):
+        """The first is the head, which has no CPU for actors; each other has `cpus`. `environment`: of all hosts.
+        `dashboard`: the head takes jobs, at `dashboard_address`."""
+        self._count, self._cpus, self._dashboard = count, cpus, dashboard
         self.trouble = ""
         """A fault of `BEFORE` that the last host has after the next `restore`, until that after it."""
         auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -168,6 +176,10 @@ class RealHosts:
     @property
     def address(self) -> str:
         return f"{self.head.cable.address}:{_PORT}"
+
+    @property
+    def dashboard_address(self) -> str:
+        return f"http://{self.head.cable.address}:8265"
 
     def run(self, command: Sequence[str], timeout: float | None = None) -> str:
         """Run a command on the head, and return what it prints."""
@@ -271,7 +283,8 @@ class RealHosts:
         started = []
         for host in hosts:
             head = host is self.head
-            where = ["--head", f"--port={_PORT}", "--include-dashboard=false"] if head else ["--address", self.address]
+            shown = ["--dashboard-host=0.0.0.0"] if self._dashboard else ["--include-dashboard=false"]
+            where = ["--head", f"--port={_PORT}", *shown] if head else ["--address", self.address]
             size = [f"--num-cpus={0 if head else self._cpus}", f"--object-store-memory={128 << 20}"]
             command = [*host.inside(), "nice", "-n", "-5", "ray", "start", *where, *size]
             command.append(f"--node-ip-address={host.cable.address}")

@@ -326,11 +326,18 @@ async def answer_turn(
     return "tool_seconds" if spent > settings.max_tool_seconds else found, tools.seconds
 
 
+def _fits_float(number: float) -> bool:
+    try:
+        return not math.isinf(number)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
+
+
 def _wrong_answer(found: Any) -> str:
     """What is wrong with an answer; empty if nothing is."""
     if isinstance(found, Done):
         number = found.outcome is None or isinstance(found.outcome, Real)
-        fits = number and not math.isinf(found.outcome or 0.0)
+        fits = number and _fits_float(found.outcome or 0.0)
         return "" if fits else f"the outcome {found.outcome!r}, where a number is due, NaN for unknown"
     if not isinstance(found, Observation):
         return f"{type(found).__name__}: respond() returns an Observation or Done"

@@ -322,6 +322,7 @@ class Objective(ABC):
     def checked(self, given: Advantages, lengths: Sequence[int | None] | Int32) -> Advantages:
         """Advantages of attempts of these lengths, [N], None where one is not known. Raises as `valued`."""
         size = len(lengths)
+        self._demand(isinstance(given, Iterable), "attempts", size, given)
         if isinstance(given, np.ndarray) and given.dtype != object:
             self._demand(given.shape == (size,) and _finite(given), "attempts", size, given)
             return given

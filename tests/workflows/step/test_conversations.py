@@ -242,6 +242,11 @@ class Cancelling(Environment):
         raise asyncio.CancelledError
 
 
+class Endless(Environment):
+    async def respond(self, problem: Problem, conversation: Conversation, services: EnvironmentServices) -> Any:
+        return Done(outcome=10**400)
+
+
 @pytest.mark.parametrize("how", ["free", "ordered"])
 @pytest.mark.parametrize(
     ("kind", "told"),
@@ -249,6 +254,7 @@ class Cancelling(Environment):
         (Silent, "respond() returns an Observation or Done"),
         (Posing, "an Observation of the role 'assistant', where user or tool is due"),
         (Cancelling, "let a CancelledError through on problem p"),
+        (Endless, "where a number is due, NaN for unknown"),
     ],
 )
 def test_an_answer_that_is_none_is_a_sentence(tmp_path: Path, kind: type, told: str, how: str) -> None:

@@ -224,6 +224,15 @@ def test_credit_that_does_not_fit_is_refused(given: Any, said: str, monkeypatch:
         objective.credit([1.0, 0.0], lengths=[2, 2])
 
 
+def test_credit_of_no_numbers_at_all_is_refused() -> None:
+    class ForgotToReturn(Objective):
+        def compute(self, group: ScoredGroup) -> Any:
+            return None
+
+    with pytest.raises(ValueError, match="must give 2 finite advantages of attempts, gave None"):
+        ForgotToReturn(ForgotToReturn.Config()).credit([1.0, 0.0], lengths=[2, 2])
+
+
 def test_refill_goes_by_the_final_credit(tmp_path: Path) -> None:
     dull, refill = {f"p{i}" for i in range(32)}, ("train.refill=4",)
     plain = taken(open_virtual(tmp_path / "plain", dull, refill, shared=False))
