@@ -66,6 +66,7 @@ LOST = (
 """Failures of infrastructure: an actor, its node, its memory or the network. Replace the actor and call again."""
 _NODE = re.compile(r"\[Node ([\w.:]+)\]|\bip=([\w.:]+)")  # as Ray names one in its errors
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
+_OTHER_VERSION = re.compile(r"^ImportError: raypoly (\S+) is installed, and the driver has (\S+)", re.MULTILINE)
 
 
 class Retries:
@@ -178,12 +179,17 @@ def reason(error: BaseException) -> str:
 
 def _check_environment(error: BaseException) -> None:
     """Raise `BrokenEnvironment` where an actor's process could not import what the driver can."""
-    missing = _NO_MODULE.search(str(error)) if isinstance(error, RayActorError) else None
-    if missing is not None:
-        raise BrokenEnvironment(
-            f"{_node_of(str(error))} has no module {missing[1]}. Install there what is installed here, or "
-            "submit the job with --working-dir; raypoly doctor looks at every node."
-        ) from error
+    text = str(error) if isinstance(error, RayActorError) else ""
+    if missing := _NO_MODULE.search(text):
+        lacks = f"has no module {missing[1]}"
+    elif other := _OTHER_VERSION.search(text):
+        lacks = f"has raypoly {other[1]}, and the driver {other[2]}"
+    else:
+        return
+    raise BrokenEnvironment(
+        f"{_node_of(text)} {lacks}. Install there what is installed here, or submit the job with --working-dir; "
+        "raypoly doctor looks at every node."
+    ) from error
 
 
 def _kind(text: str) -> str:

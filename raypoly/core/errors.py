@@ -113,7 +113,7 @@ class OutOfRetries(RaypolyError):
 
 
 class BrokenEnvironment(OutOfRetries):
-    """A node lacks a module that the driver has. No retry mends it."""
+    """A node lacks a module that the driver has, or has another raypoly. No retry mends it."""
 
 
 class Stalled(RaypolyError):

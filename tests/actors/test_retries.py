@@ -71,14 +71,26 @@ async def test_a_replacement_on_a_node_that_is_found_dead_later_uses_no_further_
         assert retries.left == left, "its next node is another"
 
 
-async def test_a_node_without_a_module_ends_the_run_at_once_and_is_named() -> None:
+@pytest.mark.parametrize(
+    ("raised", "lacks"),
+    [
+        ("ModuleNotFoundError: No module named 'actors'", "has no module actors"),
+        (
+            "ImportError: raypoly 0.0.1 is installed, and the driver has 0.1.0",
+            r"has raypoly 0\.0\.1, and the driver 0\.1\.0",
+        ),
+    ],
+)
+async def test_a_node_that_can_not_import_what_the_driver_can_ends_the_run_at_once_and_is_named(
+    raised: str, lacks: str
+) -> None:
     retries = Retries(9)
     text = (
         "The actor died because of an error raised in its creation task, ray::Scorer.__init__() (pid=7, ip=10.0.0.7, "
         "repr=<x>)\nRuntimeError: The actor with name Scorer failed to import on the worker.\n\n"
-        "ModuleNotFoundError: No module named 'actors'"
+        f"{raised}"
     )
-    with pytest.raises(BrokenEnvironment, match=r"^node 10\.0\.0\.7 has no module actors\. .*raypoly doctor"):
+    with pytest.raises(BrokenEnvironment, match=rf"^node 10\.0\.0\.7 {lacks}\. .*raypoly doctor"):
         await retries.again("Scorer 0", RayActorError(error_msg=text))
     assert retries.left == 9
 

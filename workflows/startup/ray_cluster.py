@@ -24,8 +24,9 @@ from typing import Any
 import ray
 from ray.exceptions import AuthenticationError, RpcError
 
-from actors import ray_internals
+from actors import DRIVER_VERSION, ray_internals
 from raypoly.algorithms import objectives
+from raypoly.core import __version__
 from raypoly.core.config import Config, ScorerConfig
 from raypoly.core.errors import RaypolyError
 from raypoly.core.plugins import load_plugin
@@ -59,7 +60,8 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
     }
     if joins_cluster():
         with _own_authentication():
-            _join_cluster(common)
+            told = {"env_vars": {DRIVER_VERSION: __version__}}
+            _join_cluster(common | {"runtime_env": {**common["runtime_env"], **told}})
             try:
                 yield
             finally:
