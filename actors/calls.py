@@ -20,7 +20,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
@@ -38,6 +38,7 @@ from ray.exceptions import (
     RuntimeEnvSetupError,
     WorkerCrashedError,
 )
+from ray.util.scheduling_strategies import NodeLabelSchedulingStrategy, NotIn, PlacementGroupSchedulingStrategy
 
 from raypoly.core.errors import BrokenEnvironment, OutOfRetries, RaypolyError, TransferBroken
 
@@ -196,11 +197,6 @@ def _kind(text: str) -> str:
     return text.strip().rpartition("\n")[2].partition(":")[0][:100]  # no message: it may hold a password
 
 
-def node_without_environment(error: BaseException) -> str | None:
-    """The address of the node that could not make the run's environment, such as one whose disk is full."""
-    return _address(str(error)) if isinstance(error, RuntimeEnvSetupError) else None
-
-
 def _node_of(text: str) -> str:
     return f"node {address}" if (address := _address(text)) else "a node"
 
@@ -297,12 +293,36 @@ class InFlightCalls:
             return list(self._open.values())
 
 
+class UnfitNodes:
+    """Nodes that could not make the run's environment, such as those whose disk is full: actors prefer others."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._failed = False
+
+    def take(self, error: BaseException) -> None:
+        """Note the node that an error of an actor's start names."""
+        if isinstance(error, RuntimeEnvSetupError):
+            address, self._failed = _address(str(error)), True
+            self._ids |= {node["NodeID"] for node in ray.nodes() if node["NodeManagerAddress"] == address}
+
+    def elsewhere(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of an actor. Where there is no other node, it is tried there again."""
+        strategy = options.get("scheduling_strategy")
+        if not self._failed or isinstance(strategy, PlacementGroupSchedulingStrategy):
+            return {**options}
+        # a node that Ray does not name is left by trying them in turn
+        others = NodeLabelSchedulingStrategy({}, soft={"ray.io/node-id": NotIn(*self._ids)}) if self._ids else "SPREAD"
+        return {**options, "scheduling_strategy": others}
+
+
 @dataclass(frozen=True)
 class CallContext:
     """What all actor clients in the driver share."""
 
     retries: Retries = field(default_factory=Retries)
     in_flight: InFlightCalls = field(default_factory=InFlightCalls)
+    unfit: UnfitNodes = field(default_factory=UnfitNodes)
 
 
 class ReplacedActor(ABC):
@@ -341,6 +361,7 @@ class ReplacedActor(ABC):
                 return await self._made_ready()
             except self._lost as error:
                 self.stop()
+                self._context.unfit.take(error)
                 await self._context.retries.again(f"The {self.who}", error)
                 await asyncio.sleep(self._retry_seconds)
 

@@ -262,7 +262,7 @@ class JudgeClient(ReplacedActor):
 
     def _launch(self) -> Any:
         if not self._shared:
-            options = {"max_concurrency": _WAITING, **self._options}
+            options = {"max_concurrency": _WAITING, **self._context.unfit.elsewhere(self._options)}
             groups = self._config.concurrency if self.in_engine else _GROUPS_AT_ONCE
             return ray.remote(JudgeActor).options(name=self._next_name, **options).remote(self._config, groups)
         config = self._config.model_copy(update={name: JudgeConfig.model_fields[name].default for name in _DRIVERS_OWN})
@@ -270,7 +270,7 @@ class JudgeClient(ReplacedActor):
         secret = [*sorted(self._keys.items()), *files]  # an actor reads its files once, and they may have changed since
         identity = hashlib.sha256(f"{config.model_dump_json()} {secret}".encode()).hexdigest()[:20]
         options = {
-            **self._options,
+            **self._context.unfit.elsewhere(self._options),
             "name": f"judge-{identity}",
             "namespace": NAMESPACE,
             "lifetime": "detached",

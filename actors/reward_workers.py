@@ -125,7 +125,8 @@ class _RewardClient(ReplacedActor):
 
     def _launch(self) -> Any:
         actor = ray.remote(max_concurrency=_WAITING)(RewardActor)
-        return actor.options(name=self._next_name, **self._options).remote(self._arguments)
+        options = self._context.unfit.elsewhere(self._options)
+        return actor.options(name=self._next_name, **options).remote(self._arguments)
 
 
 class RewardWorkers:

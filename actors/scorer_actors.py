@@ -12,9 +12,8 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import ray
-from ray.util.scheduling_strategies import NodeLabelSchedulingStrategy, NotIn
 
-from actors.calls import LOST, START, CallContext, node_without_environment, result, told
+from actors.calls import LOST, START, CallContext, result, told
 from actors.ray_internals import free_cpus
 from actors.watched import WATCHED, Watched, of_run
 from raypoly.core.caches import LRUCache
@@ -111,7 +110,6 @@ class ScorerActors:
         self._ready: list[ScorerWorker] = []  # by their turns: a chunk must not cost a look at each of a thousand
         self._joining: set[asyncio.Task[None]] = set()
         self._grown_until = self._refused_until = 0.0
-        self._avoided: set[str] = set()  # nodes, by id, that could not make the run's environment
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -209,7 +207,7 @@ class ScorerActors:
                 return
             except LOST as error:
                 self._end(worker)
-                self._avoid(error)
+                self._context.unfit.take(error)
                 await self._context.retries.again(f"Scorer {worker.index}", error)
 
     def _lacks(self, worker: ScorerWorker) -> str:
@@ -238,24 +236,15 @@ class ScorerActors:
     def _make(self, worker: ScorerWorker) -> Any:
         worker.started += 1
         worker.name = f"scorer-{worker.index}" + (f"-{worker.started}" if worker.started > 1 else "")
-        options = self._options
-        if self._avoided:  # in place of an even spread; where there is no other node, it is tried there again
-            others = NodeLabelSchedulingStrategy({}, soft={"ray.io/node-id": NotIn(*self._avoided)})
-            options = {**options, "scheduling_strategy": others}
-        actor = self._remote.options(name=worker.name, **options)
+        actor = self._remote.options(name=worker.name, **self._context.unfit.elsewhere(self._options))
         worker.actor = actor.remote(self._config, worker.index)
         return worker.actor
-
-    def _avoid(self, error: BaseException) -> None:
-        address = node_without_environment(error)
-        if address is not None:
-            self._avoided |= {node["NodeID"] for node in ray.nodes() if node["NodeManagerAddress"] == address}
 
     async def _join(self, worker: ScorerWorker) -> None:
         try:
             await result(self._make(worker).setup.remote())
         except (*LOST, RaypolyError) as error:  # no retry: retries are for the actors that the run needs
-            self._avoid(error)
+            self._context.unfit.take(error)
             if worker in self._workers:  # else it was not needed any more
                 self._refused_until = now() + _REFUSED_SECONDS
                 self._remove(worker)

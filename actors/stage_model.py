@@ -54,5 +54,5 @@ class StageModelClient(ReplacedActor):
         return await self._call(self.who, lambda actor: actor.ask.remote(*question))
 
     def _launch(self) -> Any:
-        actor = ray.remote(**WATCHED)(StageModelActor).options(name=self._next_name, **self._options)
-        return actor.remote(*self._arguments)
+        options = self._context.unfit.elsewhere(self._options)
+        return ray.remote(**WATCHED)(StageModelActor).options(name=self._next_name, **options).remote(*self._arguments)

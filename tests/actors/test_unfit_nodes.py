@@ -1,13 +1,14 @@
-"""Where scorers start after a node could not make the run's environment."""
+"""Where actors start after a node could not make the run's environment."""
 
 from typing import Any
 
 import pytest
 from ray.exceptions import RuntimeEnvSetupError
 
-from actors import scorer_actors
-from actors.calls import CallContext, Retries
+from actors import calls, scorer_actors, stage_model
+from actors.calls import CallContext, Retries, UnfitNodes
 from actors.scorer_actors import ScorerActors
+from actors.stage_model import StageModelClient
 from raypoly.core.config import ScorerConfig
 
 FULL = RuntimeEnvSetupError("Could not create the actor.\n[Node 10.0.0.7] Traceback\nOSError: No space left on device")
@@ -29,7 +30,7 @@ class FullNode:
     def remote(self, **_: Any) -> Any:
         return lambda _: self
 
-    def options(self, *, scheduling_strategy: Any, **_: Any) -> Any:
+    def options(self, *, scheduling_strategy: Any = "SPREAD", **_: Any) -> Any:
         self.asked.append(scheduling_strategy)
         return _Class(scheduling_strategy == "SPREAD")
 
@@ -50,7 +51,9 @@ class _Class:
 async def test_a_node_with_a_full_disk_costs_one_retry_and_the_next_scorers_prefer_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scorer_actors, "ray", ray := FullNode())
+    ray = FullNode()
+    for module in (calls, scorer_actors):
+        monkeypatch.setattr(module, "ray", ray)
     notes: list[str] = []
     context = CallContext(Retries(10, notes.append))
     options = {"num_cpus": 0.1, "scheduling_strategy": "SPREAD"}
@@ -62,6 +65,32 @@ async def test_a_node_with_a_full_disk_costs_one_retry_and_the_next_scorers_pref
     *first, third, fourth = ray.asked
     assert first == ["SPREAD", "SPREAD"]
     for strategy in (third, fourth):
-        (preferred,) = strategy.soft
-        assert (preferred.key, preferred.operator.values) == ("ray.io/node-id", ["node-7"])
-        assert not strategy.hard
+        assert avoided(strategy) == ["node-7"]
+
+
+def avoided(strategy: Any) -> list[str]:
+    (preferred,) = strategy.soft
+    assert preferred.key == "ray.io/node-id"
+    assert not strategy.hard
+    found: list[str] = preferred.operator.values
+    return found
+
+
+async def test_any_other_actor_prefers_other_nodes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FullNode()
+    for module in (calls, stage_model):
+        monkeypatch.setattr(module, "ray", ray)
+    context = CallContext(Retries(10))
+    files: Any = None  # nothing is loaded
+    await StageModelClient("mine", files, files, {"num_cpus": 1.0}, context).start()
+    assert context.retries.left == 9
+    assert ray.asked[0] == "SPREAD"
+    assert avoided(ray.asked[1]) == ["node-7"]
+
+
+def test_a_node_that_ray_does_not_name_is_left_by_trying_them_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "ray", FullNode())
+    nodes = UnfitNodes()
+    assert nodes.elsewhere({"num_cpus": 1}) == {"num_cpus": 1}
+    nodes.take(RuntimeEnvSetupError("[Node 127.0.0.1] Traceback\nOSError: No space left on device"))
+    assert nodes.elsewhere({"num_cpus": 1}) == {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
