@@ -168,6 +168,8 @@ class LearnerActor(Watched):
         version = self._learner.version
         if self._learner.midway:
             raise WeightsMidway(f"Step {version} is between its updates.")
+        if self._config.train.offload == "all":  # also of a new learner: the engine has their place, or gets it now
+            self._learner.release()
         if transport == "objects":
             return Parcel(version, weights=self._learner.host_weights())  # Ray copies them before the next call
         sender = self._senders.get(peer)
@@ -192,7 +194,7 @@ class LearnerActor(Watched):
             self._senders[peer].withdraw()
 
     def release(self) -> None:
-        """Free the memory that the next step does not need."""
+        """Free the memory that the next step does not need, or that an engine on this device needs before."""
         self._learner.release()
 
 

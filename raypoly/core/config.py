@@ -18,6 +18,7 @@ Shape = Literal["constant", "linear", "cosine"]
 """Of a learning rate's decay (`raypoly.learner.learning_rate`)."""
 OutputComparison = Literal["exact", "lines", "tokens", "tolerance"]
 ComparisonChoice = Literal["format", OutputComparison]
+Offloaded = Literal["none", "optimizer", "all"]
 """How what a program printed or returned is compared; `format`: as its problem's row or format says."""
 ON_RESUME: dict[str, Any] = {"on_resume": True}
 """Marks a key that affects no result: it may change when a run is resumed."""
@@ -667,6 +668,12 @@ class TrainConfig(Section):
         "off",
         description="What the backward pass recomputes: everything but each layer's input (`layers`: least memory, a "
         "third more work), or everything but matrix products and attention (`products`).",
+    )
+    offload: Offloaded = resumable(
+        "none",
+        description="What leaves a GPU that learner and engine share for the machine's memory: AdamW's moments but for "
+        "the update (`optimizer`); besides them weights while the engine is awake (`all`). It changes no bit of a "
+        "result, only time (docs/gpu.md).",
     )
     compile: bool | None = Field(
         None,

@@ -49,6 +49,7 @@ train.token_budget | actor.ppo_max_token_len_per_gpu actor.ppo_micro_batch_size_
     | per_device_train_batch_size gradient_accumulation_steps | micro_train_batch_size micro_train_batch_size_per_gpu
     max_tokens_per_microbatch
 train.activation_checkpointing | model.enable_gradient_checkpointing | gradient_checkpointing |
+train.offload | actor.fsdp_config.param_offload actor.fsdp_config.optimizer_offload | | adam_offload cpu_offload
 train.compile | actor.use_torch_compile | torch_compile |
 train.ranks | trainer.n_gpus_per_node trainer.nnodes | | num_gpus nnodes world_size
     actor_num_gpus_per_node policy_num_gpus_per_node

@@ -1,6 +1,6 @@
 """A learner's checkpoint: trained weights (with the loss's head) and optimizer moments. Files of tensors.
 
-state = CheckpointState(model, optimizer, ranks, adapters=False)
+state = CheckpointState(model, optimizer, ranks, offload, adapters=False)
 snapshot = state.snapshot(version, reference_digest)                # a copy on the host of this rank's part
 for name, data in snapshot.parts(): store.commit(name, data)        # once, while training goes on
 version = state.load(parts, check)                                  # on more ranks or fewer than saved it
@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 
 from raypoly.core.errors import CorruptData, UsageError
 from raypoly.learner.adapters import trained_weights
+from raypoly.learner.offload import Offload
 from raypoly.learner.policy_model import HEAD_PREFIX, named_weights
 from raypoly.learner.ranks import Ranks
 from raypoly.learner.weight_hash import HASHED, weight_digest
@@ -34,6 +35,7 @@ ADAPTERS = "adapters.safetensors"
 """Replaces `raypoly.run.store.shards.WEIGHTS` if only adapters are trained."""
 HEAD = "loss_head.safetensors"
 _FORMAT = {"format": "pt"}
+_FIELDS = 3  # of a parameter's moments: the mean, the mean square, and how many steps made them
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class CheckpointState:
         model: PreTrainedModel,
         optimizer: torch.optim.Optimizer,
         ranks: Ranks,
+        offload: Offload,
         adapters: bool,
         head: Module | None = None,
         hashed: bool = False,
@@ -128,12 +131,14 @@ class CheckpointState:
         """`adapters`: only the model's adapters are trained. `head`: the loss's. `hashed`: digests are of hashes."""
         self._head, self._hashed = head, hashed
         self._model, self._optimizer, self._ranks, self._adapters = model, optimizer, ranks, adapters
+        self._offload = offload
         self._part = ADAPTERS if adapters else WEIGHTS
         self._digest: str | None = None
 
     def digest(self, hashed: bool | None = None) -> str:
         """`weight_digest` of the trained weights of all ranks, as they are now."""
-        self._digest = self._ranks.digest(self._state(), self._hashed if hashed is None else hashed)
+        kind = self._hashed if hashed is None else hashed
+        self._digest = self._ranks.digest(self._state(), kind, self._offload.present)
         return self._digest
 
     def mark_changed(self) -> None:
@@ -145,13 +150,13 @@ class CheckpointState:
         names = self._trained()
         state = self._optimizer.state_dict()["state"]
         moments = {f"{names[index]}|{key}": value for index, entry in state.items() for key, value in entry.items()}
-        ranks = self._ranks
-        weights = ranks.owned_copies(self._state())
+        ranks, present = self._ranks, self._offload.present
+        weights = ranks.owned_copies(self._state(), present)
         return Snapshot(
             version=version,
             weights={name: tensor for name, tensor in weights.items() if not name.startswith(HEAD_PREFIX)},
             weights_part=self._part,
-            moments=ranks.owned_copies(moments),
+            moments=ranks.owned_copies(moments, present),
             reference_digest=reference_digest,
             rank=ranks.rank,
             weight_digest=None if ranks.size == 1 else self._digest or self.digest(),
@@ -188,13 +193,17 @@ class CheckpointState:
             raise CorruptData(f"the checkpoint lacks the weights {min(state.keys() - loaded)}")
 
     def _load_moments(self, found: Mapping[str, torch.Tensor]) -> None:
-        index = {name: i for i, name in enumerate(self._trained())}
-        state: dict[int, dict[str, torch.Tensor]] = {}
+        groups = self._optimizer.param_groups
+        parameters = dict(zip(self._trained(), (p for group in groups for p in group["params"]), strict=True))
+        self._offload.forget_moments()
+        self._optimizer.state.clear()
         for key, value in self._ranks.distribute(found):
             name, _, field = key.rpartition("|")
-            state.setdefault(index[name], {})[field] = value
-        groups = self._optimizer.state_dict()["param_groups"]
-        self._optimizer.load_state_dict({"state": state, "param_groups": groups})
+            parameter = parameters[name]
+            state, like = self._optimizer.state[parameter], torch.empty_like(value, device=parameter.device)
+            state[field] = like.copy_(value)  # of storage that can be freed, not the file's
+            if len(state) == _FIELDS:
+                self._offload.keep_moments(self._optimizer, parameter)
 
     def _state(self) -> Mapping[str, torch.Tensor]:
         state: dict[str, torch.Tensor] = trained_weights(self._model) if self._adapters else self._model.state_dict()

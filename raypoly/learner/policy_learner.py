@@ -34,6 +34,7 @@ from raypoly.learner.compiled_layers import prepare_layers
 from raypoly.learner.learning_rate import learning_rate
 from raypoly.learner.logit_chunks import chunk_on
 from raypoly.learner.loss_sums import LossSums, check_mismatch
+from raypoly.learner.offload import Offload
 from raypoly.learner.packing import MicroBatch, RankPartitioner, compute_cross_logprobs, compute_logprobs, pack
 from raypoly.learner.policy_model import (
     ModelOutputs,
@@ -118,6 +119,10 @@ class PolicyLearner:
         if "reference" in loss.needs or loss.config.kl_in_reward:
             self._reference = ReferenceModel(load_model(model_path, self._device, self._bf16))
             ranks.shard(self._reference.model, self._bf16)
+        self._offload = Offload(config.offload, self._device)
+        held = (self._model, self._head, self._reference and self._reference.model)
+        for module in filter(None, held):
+            self._offload.hold(module)
         self._optimizer = torch.optim.AdamW(
             self._groups(),
             lr=config.lr,
@@ -129,7 +134,9 @@ class PolicyLearner:
         self.version = 0
         self._step: _StepInProgress | None = None
         hashed = self._device.type != "cpu"
-        self._state = CheckpointState(self._model, self._optimizer, ranks, self._adapters, self._head, hashed)
+        self._state = CheckpointState(
+            self._model, self._optimizer, ranks, self._offload, self._adapters, self._head, hashed
+        )
 
     @property
     def exact(self) -> bool:
@@ -150,6 +157,7 @@ class PolicyLearner:
         if step != self.version:
             raise ValueError(f"step {step} needs weights of version {step}, the learner has {self.version}")
         self._check_between_steps()
+        self._offload.home()  # while the first groups are waited for
         self._optimizer.zero_grad(set_to_none=True)
         train, warmup = self._config, self._config.warmup_steps
         for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
@@ -180,6 +188,7 @@ class PolicyLearner:
         Raises `WeightsMismatch` as `check_mismatch` does, `FloatingPointError` for a gradient that is not finite.
         """
         step = self._started()
+        self._offload.home()
         for mine in step.partition.flush():
             self._backward(mine)
         # Gradients are summed over ranks in each backward pass (`ShardedRanks.shard`); only statistics are gathered.
@@ -190,7 +199,7 @@ class PolicyLearner:
             check_mismatch(sums.measured(), self._config.max_mismatch, self.version, step.sampled_by)
         # A mean over all tokens is divided here: their number is not known while micro-batches come in.
         factor = final_factor(self._loss.config.aggregation, step.all_tokens)
-        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
+        parameters = self._parameters()
         for parameter in parameters:
             if parameter.grad is None:  # AdamW would skip it; a step without gradient still decays its moments
                 parameter.grad = torch.zeros_like(parameter)
@@ -199,10 +208,9 @@ class PolicyLearner:
         norm = self._clip(parameters)
         if not math.isfinite(norm):
             raise FloatingPointError(f"step {self.version}: the gradient norm is {norm}; lower train.lr")
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        moved = self._optimize(parameters)
         self._state.mark_changed()
-        step.updates.append(_Update(sums, sums.loss * factor, norm, self._moved()))
+        step.updates.append(_Update(sums, sums.loss * factor, norm, moved))
         step.sums, step.all_tokens = LossSums(), 0
 
     def apply(self) -> UpdateStats:
@@ -259,17 +267,20 @@ class PolicyLearner:
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole weights by transformers name, adapters merged, float32, one at a time. They are no copies."""
-        return ((name, weight.make()) for name, weight in merged_weights(self._model, self._ranks.whole).items())
+        return ((name, weight.make()) for name, weight in merged_weights(self._model, self._whole).items())
 
     def whole_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """`weights`, in `model.dtype` with several ranks, which hold copies until an engine has them."""
-        dtype = torch.bfloat16 if self._bf16 and self._ranks.size > 1 else torch.float32
+        """`weights`, in `model.dtype` where they are copies until an engine has them: with several ranks, or away."""
+        copied = self._ranks.size > 1 or self._offload.kind == "all"
+        dtype = torch.bfloat16 if self._bf16 and copied else torch.float32
         return ((name, tensor.to(dtype)) for name, tensor in self.weights())
 
     def release(self) -> None:
-        """Free the last step's gradients and the memory that CUDA's allocator keeps."""
+        """Free the last step's gradients and the memory that CUDA's allocator keeps. With `train.offload=all` the
+        weights leave, until something is computed with them."""
         if self._step is None:
             self._optimizer.zero_grad(set_to_none=True)
+        self._offload.leave(self._parameters())
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
@@ -304,7 +315,7 @@ class PolicyLearner:
         weight is in memory at a time, and `beat` called for each on every rank. Returns the folder's other files (no
         tokenizer), on rank 0."""
         kind: torch.dtype = getattr(torch, dtype)
-        weights, small = merged_weights(self._model, self._ranks.whole), pretrained_config(self._model, kind)
+        weights, small = merged_weights(self._model, self._whole), pretrained_config(self._model, kind)
 
         def work(make: Callable[[str], torch.Tensor]) -> None:
             own = pretrained_names(self._model, weights)
@@ -340,6 +351,7 @@ class PolicyLearner:
         Raises `CorruptData` if the weights differ from the saved ones, `UsageError` if the model or the reference
         model is another one.
         """
+        self._offload.home()
         self.version = self._state.load(parts, self._check_reference)
         self._step = None
 
@@ -350,6 +362,12 @@ class PolicyLearner:
     def _check_between_steps(self) -> None:
         if self.midway:
             raise RuntimeError(f"step {self.version} is midway between its updates, and can only go on")
+
+    def _whole(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self._ranks.whole(self._offload.present(tensor))
+
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        return [p for group in self._optimizer.param_groups for p in group["params"]]
 
     def _started(self) -> _StepInProgress:
         if self._step is None:
@@ -370,6 +388,7 @@ class PolicyLearner:
     def _forward(
         self, model: PreTrainedModel, batch: MicroBatch, temperature: float, prompts: bool = False
     ) -> ModelOutputs:
+        self._offload.home()
         chunk_mib = chunk_on(self._device.type, self._config.logits_mib)
         return self._ranks.run(model, forward, batch, temperature, self._bf16, chunk_mib, prompts)
 
@@ -414,22 +433,39 @@ class PolicyLearner:
         loss.backward()  # type: ignore[no-untyped-call]
         step.sums.add(tokens, self._loss, float(loss.detach()))
 
-    @torch.no_grad()
-    def _moved(self) -> float:
-        """|theta' - theta| of AdamW's last step, from its moments: a copy of the weights would cost as much as they."""
-        norms = []
-        for group in self._optimizer.param_groups:
-            (mean, square), lr, parameters = group["betas"], group["lr"], group["params"]
-            taken = float(self._optimizer.state[parameters[0]]["step"])
-            shrunk = lr * group["weight_decay"] / (1 - lr * group["weight_decay"])  # of the weights as they are now
-            for parameter in parameters:
-                state = self._optimizer.state[parameter]
-                moved = (state["exp_avg_sq"] / (1 - square**taken)).sqrt_().add_(group["eps"]).reciprocal_()
-                moved.mul_(state["exp_avg"]).mul_(lr / (1 - mean**taken))
-                if shrunk:
-                    moved.mul_(1 + shrunk).add_(parameter, alpha=shrunk)
-                norms.append(torch.linalg.vector_norm(moved))
+    def _optimize(self, parameters: Sequence[torch.nn.Parameter]) -> float:
+        """An optimizer step, by buckets of parameters. Returns the norm of the weights' change."""
+        gradients, optimizer = {p: p.grad for p in parameters}, self._optimizer
+        taken = {id(group): self._taken(group) + 1 for group in optimizer.param_groups}
+        optimizer.zero_grad(set_to_none=True)
+        norms = list[torch.Tensor]()
+        for group, bucket in self._offload.buckets(optimizer):
+            for parameter in bucket:
+                parameter.grad = gradients.pop(parameter)
+            optimizer.step()  # of those that have a gradient
+            optimizer.zero_grad(set_to_none=True)
+            norms += self._moved(group, bucket, taken[id(group)])
         return float(self._ranks.whole(torch.linalg.vector_norm(torch.stack(norms))))
+
+    def _taken(self, group: Mapping[str, Any]) -> float:
+        # asked once an update: a number of the GPU's waits for all that was asked of it
+        state = self._optimizer.state.get(group["params"][0])
+        return float(state["step"]) if state else 0.0
+
+    @torch.no_grad()
+    def _moved(
+        self, group: Mapping[str, Any], parameters: Sequence[torch.Tensor], taken: float
+    ) -> Iterator[torch.Tensor]:
+        """|theta' - theta| of AdamW's last step, from its moments: a copy of the weights would cost as much as they."""
+        (mean, square), lr = group["betas"], group["lr"]
+        shrunk = lr * group["weight_decay"] / (1 - lr * group["weight_decay"])  # of the weights as they are now
+        for parameter in parameters:
+            state = self._optimizer.state[parameter]
+            moved = (state["exp_avg_sq"] / (1 - square**taken)).sqrt_().add_(group["eps"]).reciprocal_()
+            moved.mul_(state["exp_avg"]).mul_(lr / (1 - mean**taken))
+            if shrunk:
+                moved.mul_(1 + shrunk).add_(parameter, alpha=shrunk)
+            yield torch.linalg.vector_norm(moved)
 
     def _clip(self, parameters: Sequence[torch.nn.Parameter]) -> float:
         found = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])

@@ -12,11 +12,17 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from raypoly.learner.weight_hash import host_copy, weight_digest
+from raypoly.learner.weight_hash import WeightDigest, host_copy
 
 T = TypeVar("T")
 P = ParamSpec("P")
 M = TypeVar("M", bound=Module)
+Present = Callable[[Tensor], Tensor]
+"""`raypoly.learner.offload.Offload.present`."""
+
+
+def as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 class Ranks:
@@ -44,13 +50,18 @@ class Ranks:
         """Each rank's value, in rank order."""
         return [value]
 
-    def digest(self, weights: Mapping[str, Tensor], hashed: bool) -> str:
-        """`weight_digest` of the whole weights."""
-        return weight_digest(weights, hashed)
+    def digest(self, weights: Mapping[str, Tensor], hashed: bool, present: Present = as_it_is) -> str:
+        """`weight_digest` of the whole weights, of which one is whole at a time."""
+        digest = WeightDigest(hashed)
+        for name in sorted(weights):
+            tensor = self.whole(present(weights[name]))
+            if self.rank == 0:
+                digest.add(name, tensor)
+        return self.gather(digest.hex())[0]
 
-    def owned_copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def owned_copies(self, tensors: Mapping[str, Tensor], present: Present = as_it_is) -> dict[str, Tensor]:
         """Copies on the host of the whole tensors that this rank writes; one rank writes each."""
-        return {name: host_copy(tensor) for name, tensor in tensors.items()}
+        return {name: host_copy(present(tensor)) for name, tensor in tensors.items()}
 
     def distribute(self, found: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         """This rank's parts of all tensors that ranks have read, of which it has read `found` whole."""

@@ -21,8 +21,8 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.nn import Linear, Module
 
 from raypoly.learner.policy_model import layers_of
-from raypoly.learner.ranks import M, P, Ranks
-from raypoly.learner.weight_hash import WeightDigest, host_copy
+from raypoly.learner.ranks import M, P, Present, Ranks, as_it_is
+from raypoly.learner.weight_hash import host_copy
 
 T = TypeVar("T")
 # A method of a sharded model that FSDP treats as a forward method: weights are whole inside.
@@ -97,20 +97,11 @@ class ShardedRanks(Ranks):
         dist.all_gather_object(values, value)
         return values
 
-    def digest(self, weights: Mapping[str, Tensor], hashed: bool) -> str:
-        # One weight is whole at a time. All ranks gather it, rank 0 hashes it.
-        digest = WeightDigest(hashed)
-        for name in sorted(weights):
-            tensor = self.whole(weights[name])
-            if self.rank == 0:
-                digest.add(name, tensor)
-        return self.gather(digest.hex())[0]
-
-    def owned_copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def owned_copies(self, tensors: Mapping[str, Tensor], present: Present = as_it_is) -> dict[str, Tensor]:
         owners = assign_writers({name: tensor.numel() for name, tensor in tensors.items()}, self.size)
         copies = {}
         for name in sorted(tensors):
-            tensor = self.whole(tensors[name])
+            tensor = self.whole(present(tensors[name]))
             if owners[name] == self.rank:
                 copies[name] = host_copy(tensor)
         return copies

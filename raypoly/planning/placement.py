@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from raypoly.core.config import GeneratorConfig
+from raypoly.core.config import GeneratorConfig, Offloaded
 from raypoly.core.errors import UsageError
 
 Kind = Literal["colocated", "split", "cpu"]
@@ -97,6 +97,15 @@ def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows:
             f"has {gpus}: use fewer engines or ranks, or another placement."
         )
     return Placement(kind, _route(config, kind, gpus > 0), on_gpu=kind != "cpu" and gpus > 0)
+
+
+def refuse_offload(offload: Offloaded, kind: Kind) -> None:
+    """Raise `UsageError` where no engine shares the learner's device."""
+    if offload != "none" and kind != "colocated":
+        raise UsageError(
+            f"train.offload={offload} makes room for an engine on the learner's GPU, where placement {kind} has none: "
+            "set train.offload=none or generator.placement=colocated."
+        )
 
 
 def _fitting(gpus: int) -> Kind:

@@ -28,7 +28,7 @@ from raypoly.data.templates import ChatTemplate, load_tokenizer
 from raypoly.data.verl_rows import NO_TEMPLATE
 from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, choose_device, this_machine
 from raypoly.planning.model_shape import config_of, context_of, is_mixture, no_hub_model, require_whole, teacher_folder
-from raypoly.planning.placement import needs_gpu, resolve_placement
+from raypoly.planning.placement import needs_gpu, refuse_offload, resolve_placement
 from raypoly.rollouts import engines, environments, scaffolds
 from raypoly.rollouts.environments.observation_template import ObservationTemplate
 from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, is_sampled, of_evaluations
@@ -371,8 +371,9 @@ def _model_at(path: str, key: str, place: str, trained: bool = True) -> Iterator
 
 def require_gpu(config: Config) -> None:
     """Raise `UsageError` where the run needs a GPU, and would start a Ray of this machine's own, which has none."""
-    if needs_gpu(config.generator) and not os.environ.get("RAY_ADDRESS") and not choose_device(None, 0).gpu:
-        resolve_placement(config.generator, 0, config.train.ranks)
+    asks = needs_gpu(config.generator) or config.train.offload != "none"
+    if asks and not os.environ.get("RAY_ADDRESS") and not choose_device(None, 0).gpu:
+        refuse_offload(config.train.offload, resolve_placement(config.generator, 0, config.train.ranks).kind)
 
 
 def require_model(path: str | None, run: Path | None) -> None:
@@ -405,6 +406,11 @@ def _lengths(config: Config) -> Iterator[str]:
             f"train.token_budget={config.train.token_budget} is less than one longest sequence "
             f"({_longest_is(config)} = {longest}): raise it, or lower one of these."
         )
+
+
+def _offload(config: Config) -> None:
+    if config.generator.placement != "auto":  # which is known where the GPUs are
+        refuse_offload(config.train.offload, config.generator.placement)
 
 
 def _context(config: Config) -> Iterator[str]:
@@ -449,6 +455,7 @@ _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
     _updates,
     _schedule,
     lambda config: refuse_asking_between(config, config.generator.placement == "colocated", _asking(config)),
+    _offload,
     lambda config: engines.check_engine_args(config.generator),
     _keys,
     _judge,

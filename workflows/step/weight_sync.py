@@ -63,7 +63,8 @@ class WeightSync:
         generator, learner = self.services.generator, self.services.learner
         if not generator.samples:
             return
-        if generator.placement.sleeps:
+        before = await self._fixed_logprobs() if self._config.train.offload == "all" else None
+        if generator.placement.sleeps:  # the learner's memory is free before an engine wakes
             await learner.ask("update", LearnerActor.release)
             await self.services.judge.rest()
         delivery = WeightDelivery(learner, learner.version, generator.placement.transport, self._links)
@@ -74,22 +75,38 @@ class WeightSync:
                 f"The engine {self._engine} has no weight_hashes(): nothing proves that it gets the learner's weights, "
                 "and log-probabilities give a warning at most."
             )
-        await self._measure()
+        await self._measure(before)
 
-    async def _measure(self) -> None:
+    async def _fixed_logprobs(self) -> Float32:
+        tokens = await self.probe_tokens()
+        return await self.services.learner.ask("update", LearnerActor.logprobs, tokens[:1], tokens[1:], 1.0)
+
+    async def _measure(self, before: Float32 | None) -> None:
+        """`before`: the learner's log-probabilities of the fixed prompt where its weights have left since, and would
+        have no room beside an engine that is awake; the sampled response is not compared then."""
         generator, learner, config = self.services.generator, self.services.learner, self._config
         tokens = await self.probe_tokens()
         # One after the other: on the same cores, their threads wait for each other and take many times as long.
         probed = await generator.probe(tokens, derive(config.train.seed, "probe"))
-        want_fixed = await learner.ask("update", LearnerActor.logprobs, tokens[:1], tokens[1:], 1.0)
+        if before is not None:
+            self._tell({name: fixed - before for name, (_, fixed) in probed.items()})
+            return
+        want_fixed = await self._fixed_logprobs()
         samples = {sample.tokens.tobytes(): sample.tokens for sample, _ in probed.values()}  # one, but for rounding
         heat = config.generator.temperature
         logprobs = [await learner.ask("update", LearnerActor.logprobs, tokens, each, heat) for each in samples.values()]
         want_sampled = dict(zip(samples, logprobs, strict=True))
-        found = {
-            name: _difference(sample.logprobs - want_sampled[sample.tokens.tobytes()], fixed - want_fixed)
-            for name, (sample, fixed) in probed.items()
-        }
+        self._tell(
+            {
+                name: np.concatenate([sample.logprobs - want_sampled[sample.tokens.tobytes()], fixed - want_fixed])
+                for name, (sample, fixed) in probed.items()
+            }
+        )
+
+    def _tell(self, apart: Mapping[str, Float32]) -> None:
+        """`apart`: engine - learner, of each token by engine."""
+        learner, config = self.services.learner, self._config
+        found = {name: _difference(np.abs(each)) for name, each in apart.items()}
         mean, q99 = np.max([*found.values()], axis=0).tolist()
         self.difference = {"probe_mean": mean, "probe_q99": q99}
         worried = not mean <= _WORRYING[config.model.dtype]
@@ -115,8 +132,7 @@ class WeightSync:
         return self._probe
 
 
-def _difference(sampled: Float32, fixed: Float32) -> tuple[float, float]:
-    apart = np.abs(np.concatenate([sampled, fixed]))
+def _difference(apart: Float32) -> tuple[float, float]:
     return float(apart.mean()), float(np.quantile(apart, 0.99))
 
 

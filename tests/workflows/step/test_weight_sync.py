@@ -13,7 +13,9 @@ import pytest
 import ray
 from ray.exceptions import RayTaskError
 
+from actors.engine_actor import EngineClient
 from actors.generator import deal_requests
+from actors.learner import LearnerActor, LearnerGroup, put
 from raypoly.core.values import Float32, Int32
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.rollouts.engines import Sample, SampleRequest
@@ -27,10 +29,47 @@ from workflows.startup.open_run import OpenRun
 from workflows.step.learner_session import LearnerSession
 from workflows.step.weight_sync import WeightSync
 
-ROUTES = {
+ROUTES: dict[str, tuple[str, ...]] = {
     "colocated": ("generator.placement=colocated", "generator.transport=objects"),
     "split": ("generator.placement=split", "generator.transport=gloo"),
 }
+ROUTES["offloaded"] = (*ROUTES["colocated"], "train.offload=all")
+COMPUTING = {"begin", "accumulate", "update", "apply", "logprobs", "cross_logprobs", "reference_logprobs"}
+"""Calls for which a learner's weights come back to the device."""
+
+
+class Order:
+    """What the driver asks of learner and engines, in its order."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        ask, offer, tell = LearnerGroup.ask, put, EngineClient.ask_once
+
+        async def asking(group: LearnerGroup, stage: str, question: Any, *args: Any, **kwargs: Any) -> Any:
+            self.calls.append(question.__name__)
+            return await ask(group, stage, question, *args, **kwargs)
+
+        def offering(actors: Any, question: Any, *args: Any) -> Any:
+            self.calls.append(question.__name__)
+            return offer(actors, question, *args)
+
+        async def telling(engine: EngineClient, stage: str, question: Any, *args: Any, **kwargs: Any) -> Any:
+            self.calls.append(question.__name__)
+            return await tell(engine, stage, question, *args, **kwargs)
+
+        patch.setattr(LearnerGroup, "ask", asking)
+        patch.setattr("workflows.step.learner_session.put", offering)
+        patch.setattr(EngineClient, "ask_once", telling)
+
+    def check(self) -> None:
+        """Nothing is computed while an engine is awake, which wakes after the learner's weights have left."""
+        awake, home = False, True
+        for at, call in enumerate(self.calls):
+            said = f"{call} after {self.calls[max(0, at - 8) : at]}"
+            assert not (call in COMPUTING and awake), said
+            assert not (call == "receive" and home), said
+            awake = call == "receive" or (awake and call != "sleep")
+            home = call in COMPUTING or call == "setup" or (home and call not in ("release", "offer"))
 
 
 def test_groups_are_dealt_to_engines_in_slot_order_whatever_the_order_of_asking() -> None:
@@ -103,7 +142,9 @@ def test_an_engine_that_cannot_hash_is_told_of_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("joined")
-@pytest.mark.parametrize("route", ["colocated", pytest.param("split", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "route", ["offloaded", *(pytest.param(r, marks=pytest.mark.slow) for r in ("colocated", "split"))]
+)
 def test_losing_each_of_two_engines_and_every_other_actor_ends_with_the_bits_of_one_undisturbed_engine(
     route: str,
     reference: LocalDriver,
@@ -111,9 +152,21 @@ def test_losing_each_of_two_engines_and_every_other_actor_ends_with_the_bits_of_
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the middle of a step, and between two. In float32 a response is the same in whatever batch it is sampled."""
-    sync, update, seen = WeightSync.sync, LearnerSession.update, list[WeightSync]()
+    """In the middle of a step, between two, and while the learner's weights leave. In float32 a response is the same
+    in whatever batch it is sampled."""
+    sync, update, ask, seen = WeightSync.sync, LearnerSession.update, LearnerSession.ask, list[WeightSync]()
     slept: list[bool] = []
+    order, leaving = Order(monkeypatch), list[asyncio.Task[None]]()
+
+    async def lose_leaving(learning: LearnerSession, stage: str, question: Any, *args: Any) -> Any:
+        if question is LearnerActor.release and learning.version == 1 and not leaving:
+            leaving.append(asyncio.create_task(lose(learning)))
+        return await ask(learning, stage, question, *args)
+
+    async def lose(learning: LearnerSession) -> None:
+        await asyncio.sleep(0.002)
+        for actor in learning.actors.values():
+            ray.kill(actor)
 
     async def lose_one_first(weights: WeightSync) -> None:
         seen[:] = [weights]
@@ -138,14 +191,19 @@ def test_losing_each_of_two_engines_and_every_other_actor_ends_with_the_bits_of_
             for name in ("scorer-0", "judge"):
                 ray.kill(ray.get_actor(name))
         if step == 2:
-            ray.kill(ray.get_actor("learner"))
+            await lose(opened.services.learner)
 
+    monkeypatch.setattr(LearnerSession, "ask", lose_leaving)
     monkeypatch.setattr(WeightSync, "sync", lose_one_first)
     monkeypatch.setattr(LearnerSession, "update", sleeping_first)
     two = config(warm_model, tmp_path / "run", "generator.engines=2", "train.steps=3", *ROUTES[route])
     assert train(two, kill) == reference.digests()[:3]
     assert sorted(seen[0].services.generator.actors) == ["generator-2", "generator-e1-2"]
-    assert slept == [route == "colocated"]
+    assert slept == [route != "split"]
+    assert leaving or route == "split"
+    if route == "offloaded":
+        order.check()
+        assert {"receive", "sleep", "release", "begin", "apply", "snapshot"} <= {*order.calls}
 
 
 async def sleeps(weights: WeightSync) -> bool:
