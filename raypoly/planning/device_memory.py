@@ -30,6 +30,7 @@ from raypoly.planning.learner_memory import (
     MemoryPart,
     checkpoint_bytes,
     learner_parts,
+    page_locked_bytes,
     trained_weights,
     width,
 )
@@ -77,10 +78,12 @@ def host_memory(config: Config, shape: ModelShape, layout: DeviceLayout, maths: 
     """The host's share of a run whose learner is on a GPU. New weights through the host are there twice: as the learner
     gives them and as Ray carries them. `maths`: as `plan_memory`."""
     moments = 8 * trained_weights(config, shape)
+    locked = page_locked_bytes(config, shape, layout)
     on_their_way = [MemoryPart("weights on their way to the engine", 8 * shape.parameters, HAND_OVER)]
     parts = (
         MemoryPart("a checkpoint's copy", checkpoint_bytes(config, shape)),
         MemoryPart("its moments, where it is read back", moments),
+        *([MemoryPart("what is offloaded", locked)] if locked else []),
         *(on_their_way if layout.through_host else []),
         *(_judge_asleep(config) if layout.kind == "colocated" else []),
         *_others(config, maths),
@@ -181,17 +184,19 @@ def _others(config: Config, maths: bool) -> tuple[MemoryPart, ...]:
 
 
 def _advise(config: Config, need: Need, device: Device) -> str:
-    """Each change of a key that is enough alone, else all of them together, else what remains of `need` bytes."""
+    """Each change of a key that is enough alone; without one that keeps the model as it is, all of them together too;
+    else what remains of `need` bytes."""
     single = [
         f"{words} needs {format_bytes(needed)}"
         for words, changed in _changes(config)
         if (needed := _needed(need, changed)) is not None and needed <= device.memory
     ]
-    if single:
+    if any(not words.startswith("model.") for words in single):
         return f"What is enough: {'; or '.join(single)}."
     chosen, needed = _together(config, need, device)
     if chosen and needed <= device.memory:
-        return f"What is enough: {' '.join(chosen)} needs {format_bytes(needed)}."
+        together = f"{' '.join(chosen)} needs {format_bytes(needed)}"
+        return f"What is enough: {'; or '.join(dict.fromkeys([together, *single]))}."
     tried = f"Even with {' '.join(chosen)} it would be {format_bytes(needed)}: " if chosen else ""
     return f"{tried}take a device with more memory, several of them, or a smaller model."
 
@@ -203,6 +208,9 @@ def _changes(config: Config) -> Iterator[ConfigChange]:
         yield _change(config, "train", "logits_mib", _LOGITS_MIB)
     for kind in {"off": ("products", "layers"), "products": ("layers",)}.get(train.activation_checkpointing, ()):
         yield _change(config, "train", "activation_checkpointing", kind)
+    if config.generator.placement in ("auto", "colocated"):
+        for kind in {"none": ("optimizer", "all"), "optimizer": ("all",)}.get(train.offload, ()):
+            yield _change(config, "train", "offload", kind)
     longest = config.generator.longest_row
     if train.token_budget > longest:
         yield _change(config, "train", "token_budget", max(longest, train.token_budget // 2))

@@ -5,8 +5,10 @@ For P weights, of which T are trained (all, or only adapters), over R ranks:
     weights      4 P / R    float32 masters                 moments     8 T / R    AdamW's two, float32
     gradients    4 T / R    float32                         reference   4 P / R    if the loss has a KL term, or asks
 
-so 16 bytes a weight if all are trained on one rank. While gradients are computed there are also a micro-batch's
-activations, weights rounded to bfloat16, a chunk's logits, and the head's gradient before it is added.
+so 16 bytes a weight if all are trained on one rank. Beside a colocated engine `train.offload` keeps moments on the
+host, but for the bucket at work, and with `all` also weights and reference while the engine is awake. While gradients
+are computed there are also a micro-batch's activations, weights rounded to bfloat16, a chunk's logits, and the head's
+gradient before it is added.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Literal, get_args
 
 from raypoly.algorithms import losses
 from raypoly.algorithms.losses import Loss
-from raypoly.core.config import Config
+from raypoly.core.config import Config, Offloaded
 from raypoly.learner.logit_chunks import chunk_on, tokens_of_chunk
 from raypoly.planning.devices import DeviceLayout
 from raypoly.planning.model_shape import ModelShape
@@ -173,6 +175,7 @@ def width(bf16: bool) -> int:
     return 2 if bf16 else 4
 
 
+_BUCKET = 1 << 28  # `raypoly.learner.offload.BUCKET`, which would import torch here
 CONTEXT = 3 << 29
 """1.5 GiB of a process on a GPU: context, workspaces, and what the allocator can't use. An estimate."""
 
@@ -198,25 +201,33 @@ def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[
     trained, ranks, lora = trained_weights(config, shape), layout.ranks, config.model.lora_rank
     adapters = trained if lora else 0
     keys = () if lora else ("model.lora_rank",)
-    yield MemoryPart("weights (float32 masters)", _share(4 * (shape.parameters + adapters), ranks))
+    offload = offloaded(config, layout)
+    weights = ALWAYS - SAMPLING if offload == "all" else ALWAYS
+    yield MemoryPart("weights (float32 masters)", _share(4 * (shape.parameters + adapters), ranks), weights)
     held = LEARNING if layout.kind == "colocated" else ALWAYS
     yield MemoryPart("gradients", _share(4 * trained, ranks), held, keys)
-    yield MemoryPart("AdamW's moments", _share(8 * trained, ranks), keys=keys)
+    if offload == "none":
+        yield MemoryPart("AdamW's moments", _share(8 * trained, ranks), keys=keys)
+    else:
+        largest = 0 if lora else shape.head
+        bucket = min(8 * trained, 12 * largest + 2 * (_BUCKET + 8 * shape.hidden * shape.intermediate))
+        yield MemoryPart("moments of the bucket at work", _share(bucket, ranks), frozenset({"AdamW"}))
+        yield MemoryPart("a weight or moment that is copied", 4 * shape.head, SAMPLING)
     loss = losses.of_run(config)
-    if "reference" in loss.needs or loss.config.kl_in_reward:
+    if keeps_reference(config):
         own = (name for name in ("kl_coefficient", "kl_in_reward") if getattr(loss.config, name))
         key = f"loss.{next(own, 'name')}"
-        yield MemoryPart("frozen reference", _share(4 * shape.parameters, ranks), keys=(key,))
+        yield MemoryPart("frozen reference", _share(4 * shape.parameters, ranks), weights, (key,))
     head = head_weights(config, shape)
     if head:
         yield MemoryPart("the loss's head, trained", _share(16 * head, ranks), keys=("loss.name",))
-    if ranks > 1 and not layout.through_host:
+    if (ranks > 1 or offload == "all") and not layout.through_host:
         yield MemoryPart(
             "whole weights for the engine", width(config.model.dtype == "bfloat16") * shape.parameters, HAND_OVER
         )
     elif ranks > 1:
         yield MemoryPart("a whole weight on its way to the host", 4 * shape.head, HAND_OVER)
-    if lora:
+    if lora and offload != "all":
         yield MemoryPart("merged weights", 4 * shape.layers * shape.layer_matrices, HAND_OVER)
 
 
@@ -243,6 +254,23 @@ def _micro_batch(config: Config, shape: ModelShape, layout: DeviceLayout) -> Ite
     yield MemoryPart("a chunk's logits", arrays * chunk, LOGITS, ("train.logits_mib",))
     if not config.model.lora_rank:  # a tied head's waits for the embedding's
         yield MemoryPart("the head's own gradient", 4 * shape.head, GRADIENTS if shape.tied else LOGITS)
+
+
+def offloaded(config: Config, layout: DeviceLayout) -> Offloaded:
+    """What leaves the learner's device: nothing where no engine shares it."""
+    return config.train.offload if layout.kind == "colocated" else "none"
+
+
+def page_locked_bytes(config: Config, shape: ModelShape, layout: DeviceLayout) -> int:
+    """Of the host, for what all ranks of the learner keep there."""
+    kind, trained = offloaded(config, layout), trained_weights(config, shape) + head_weights(config, shape)
+    frozen = shape.parameters * (keeps_reference(config) + bool(config.model.lora_rank))
+    return 0 if kind == "none" else 8 * trained + (4 * (trained + frozen) if kind == "all" else 0)
+
+
+def keeps_reference(config: Config) -> bool:
+    loss = losses.of_run(config)
+    return "reference" in loss.needs or loss.config.kl_in_reward > 0
 
 
 def trained_weights(config: Config, shape: ModelShape) -> int:
