@@ -18,6 +18,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Bool, Group, Problem
 from raypoly.learner.compiled_layers import compile_layers, recompute
+from raypoly.learner.offload import Offload
 from raypoly.learner.packing import pack
 from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
@@ -227,6 +228,53 @@ def test_adapters_make_an_8b_model_fit_where_all_weights_do_not() -> None:
     config = h200_run("train.activation_checkpointing=products", "generator.gpu_memory_fraction=0.2")
     with pytest.raises(UsageError, match="lora_rank=32 needs"):
         check_memory(config, PUBLISHED["Qwen/Qwen3-8B"], H200, DeviceLayout("colocated"))
+
+
+LAYERS = "train.activation_checkpointing=layers"
+
+
+@pytest.mark.parametrize("board", ["h100", "rtx4090", "l4"])
+def test_a_config_that_fits_once_it_is_offloaded_is_told_so_and_takes_it(board: str) -> None:
+    model = QWEN3_4B if board == "h100" else PUBLISHED["Qwen/Qwen3-1.7B"]
+    layout, config = DeviceLayout("colocated", through_host=False), [LAYERS, "generator.gpu_memory_fraction=0.5"]
+    with pytest.raises(UsageError, match=r"What is enough: (.*; or )?train\.offload=optimizer needs \d\d\.\d GiB"):
+        check_memory(h200_run(*config), model, BOARDS[board], layout)
+    for kind in ("optimizer", "all"):
+        check_memory(h200_run(*config, f"train.offload={kind}"), model, BOARDS[board], layout)
+    with pytest.raises(UsageError, match=rf"What is enough: .*{LAYERS} train\.offload=optimizer needs \d\d\.\d GiB"):
+        check_memory(h200_run(config[1]), model, BOARDS[board], layout)
+
+
+def test_offloaded_parts_leave_the_gpu_for_the_machine_in_their_phases_alone() -> None:
+    layout, weight = DeviceLayout("colocated", through_host=False), QWEN3_4B.parameters
+    held = {
+        k: plan_memory(h200_run(f"train.offload={k}"), QWEN3_4B, H200, layout)[0] for k in ("none", "optimizer", "all")
+    }
+    less = {k: {p: held["none"].total(p) - held[k].total(p) for p in PHASES} for k in held}
+    assert less["optimizer"]["logits"] == less["all"]["logits"] == 8 * weight
+    assert less["optimizer"]["sampling"] == 8 * weight - 4 * QWEN3_4B.head
+    assert less["all"]["sampling"] == 12 * weight - 4 * QWEN3_4B.head
+    assert less["all"]["hand-over"] == less["all"]["sampling"] - 2 * weight, "in the engine's dtype"
+    machine = {k: host_memory(h200_run(f"train.offload={k}"), QWEN3_4B, layout).needed for k in held}
+    assert machine["optimizer"] - machine["none"] == 8 * weight
+    assert machine["all"] - machine["none"] == 12 * weight
+    split = [h200_run(f"train.offload={k}") for k in ("none", "all")]
+    one, other = (plan_memory(config, QWEN3_4B, H200, DeviceLayout("split")) for config in split)
+    assert one == other, "no engine shares the GPU: the run is refused"
+
+
+def test_the_buckets_of_moments_on_the_gpu_are_no_more_than_planned() -> None:
+    """Three at a time, and a copy of a weight's size while its change is measured."""
+    config = {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32}
+    with torch.device("meta"):
+        model = Qwen3ForCausalLM(Qwen3Config(**config, num_key_value_heads=8, tie_word_embeddings=True))
+    cut = Offload("optimizer", torch.device("cpu"))._cut([{"params": list(model.parameters())}])
+    sizes = [sum(2 * weight.nbytes for weight in bucket) for _, bucket in cut]
+    most = max(map(sum, zip(sizes, sizes[1:], sizes[2:], strict=False))) + model.lm_head.weight.nbytes
+    parts = plan_memory(h200_run("train.offload=optimizer"), QWEN3_4B, H200, DeviceLayout("colocated"))[0].parts
+    (planned,) = (part.bytes for part in parts if part.name == "moments of the bucket at work")
+    assert planned is not None
+    assert 0.85 * planned < most <= planned
 
 
 def test_an_engine_without_room_for_one_sequence_is_refused_with_the_share_that_would_do() -> None:

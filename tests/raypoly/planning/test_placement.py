@@ -6,7 +6,7 @@ import pytest
 
 from raypoly.core.config import GeneratorConfig
 from raypoly.core.errors import UsageError
-from raypoly.planning.placement import Placement, resolve_placement
+from raypoly.planning.placement import Kind, Placement, refuse_offload, resolve_placement
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,11 @@ def test_a_learner_of_several_ranks_takes_as_many_gpus() -> None:
     assert both == Placement("colocated", "ipc", on_gpu=True)
     with pytest.raises(UsageError, match="needs 4 GPUs"):
         resolve_placement(GeneratorConfig(engines=2), gpus=3, ranks=2)
+
+
+@pytest.mark.parametrize("kind", ["split", "cpu"])
+def test_nothing_is_offloaded_where_no_engine_shares_the_learners_gpu(kind: Kind) -> None:
+    refuse_offload("none", kind)
+    refuse_offload("all", "colocated")
+    with pytest.raises(UsageError, match=rf"^train\.offload=all makes room .* where placement {kind} has none: set"):
+        refuse_offload("all", kind)

@@ -111,6 +111,7 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
             "judge.name=local judge.model=a/b train.refill=2 generator.placement=colocated generator.transport=objects",
             "The stage judge asks the learner's device about each group",
         ),
+        ("train.offload=optimizer generator.placement=split", "train.offload=optimizer makes room for an engine on"),
         ("judge.name=local scorer.evidence=false", "judge.name=local needs scorer.evidence"),
     ],
 )
@@ -189,6 +190,9 @@ def test_a_run_that_needs_a_gpu_is_refused_where_none_is(monkeypatch: pytest.Mon
         with pytest.raises(UsageError, match=f"placement={placement} needs a GPU and the cluster has none"):
             require_gpu(load(None, [f"generator.placement={placement}"]))
     require_gpu(load(None, ["generator.placement=split", "generator.transport=gloo"]))
+    require_gpu(load(None, ["generator.placement=colocated", "generator.transport=objects", "train.offload=all"]))
+    with pytest.raises(UsageError, match=r"train\.offload=all makes room for an engine on the learner's GPU"):
+        require_gpu(load(None, ["train.offload=all"]))
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     require_gpu(load(None, ["generator.placement=split"]))
 

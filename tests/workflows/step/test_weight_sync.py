@@ -18,6 +18,7 @@ from actors.generator import deal_requests
 from actors.learner import LearnerActor, LearnerGroup, put
 from raypoly.core.values import Float32, Int32
 from raypoly.learner.update_stats import UpdateStats
+from raypoly.planning.placement import Placement
 from raypoly.rollouts.engines import Sample, SampleRequest
 from tests.support.local_driver import LocalDriver
 from tests.support.service_times import Times
@@ -28,6 +29,7 @@ from tests.workflows.test_train import config, train
 from workflows.startup.open_run import OpenRun
 from workflows.step.learner_session import LearnerSession
 from workflows.step.weight_sync import WeightSync
+from workflows.train import Training
 
 ROUTES: dict[str, tuple[str, ...]] = {
     "colocated": ("generator.placement=colocated", "generator.transport=objects"),
@@ -139,6 +141,51 @@ def test_an_engine_that_cannot_hash_is_told_of_once(tmp_path: Path) -> None:
 
     (note,) = chosen(tmp_path, sync)
     assert note.startswith("The engine transformers has no weight_hashes(): nothing proves")
+
+
+TIMES = Times.drawn(1, 4, groups=3, rollouts=8)
+
+
+class Sleeper(TimedGenerator):
+    """Its engine shares the learner's device."""
+
+    placement = Placement("colocated", "objects")
+
+    def __init__(self, calls: list[str]) -> None:
+        super().__init__(TIMES, True)
+        self.calls = calls
+
+    async def rest(self) -> None:
+        await super().rest()
+        self.calls.append("sleep")
+
+    async def update_weights(self, deliver: Any) -> None:
+        self._over.clear()
+        self.calls.append("receive")
+
+
+@pytest.mark.parametrize("offload", ["none", "optimizer", "all"])
+def test_a_step_and_its_sync_swap_engine_and_learner_in_one_order(
+    tmp_path: Path, offload: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, learner = Order(monkeypatch), "tests.support.timed_services._TimedLearner"
+    monkeypatch.setattr(f"{learner}.release", lambda self: asyncio.sleep(0), raising=False)
+
+    async def main() -> None:
+        own = timed_config(3, 8, 1, f"train.offload={offload}", "generator.placement=colocated")
+        opened = await open_timed_run(tmp_path, TIMES, config=own, generator=Sleeper(order.calls))
+        try:
+            await opened.weights.sync()
+            await Training(opened).step(0)
+        finally:
+            await close_run(opened)
+
+    run_virtual(main())
+    learned = ["sleep", "begin", *(call for call in order.calls if call == "accumulate"), "apply"]
+    handed = ["logprobs", "release", "receive"] if offload == "all" else ["release", "receive", "logprobs", "logprobs"]
+    assert order.calls == [*handed, *learned, *handed]
+    if offload == "all":
+        order.check()
 
 
 @pytest.mark.usefixtures("joined")
