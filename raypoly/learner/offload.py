@@ -86,7 +86,7 @@ class Offload:
 
     def buckets(self, optimizer: Optimizer) -> Iterator[Bucket]:
         """All parameters, in order. What `optimizer.step` makes new goes to the host as what was there."""
-        cut = list(self._cut(optimizer.param_groups))
+        cut = list(cut_buckets(optimizer.param_groups, BUCKET if self.kind != "none" else None))
         if self.kind == "none":
             yield from cut
             return
@@ -118,6 +118,17 @@ class Offload:
             self._forget(moments)
         self._moments = {}
 
+    @property
+    def on_device(self) -> int:
+        """Bytes of what could leave and has not."""
+        return sum(moved.storage.nbytes() for moved in self._known.values())
+
+    @property
+    def on_host(self) -> int:
+        """Bytes of all buffers."""
+        used = (moved.size for moved in self._known.values() if moved.buffer is not None)
+        return sum(used) + sum(size * len(buffers) for size, buffers in self._spare.items())
+
     def present(self, tensor: Tensor) -> Tensor:
         """The tensor to read on the device, of which a rank has a part: a copy where it is away. It must not change."""
         part = _part(tensor)
@@ -135,18 +146,6 @@ class Offload:
         assert isinstance(tensor, DTensor)
         mesh, placements = tensor.device_mesh, tensor.placements
         return DTensor.from_local(copy, mesh, placements, run_check=False, shape=tensor.shape, stride=tensor.stride())
-
-    def _cut(self, groups: Sequence[dict[str, Any]]) -> Iterator[Bucket]:
-        for group in groups:
-            bucket, size = list[Parameter](), 0
-            for parameter in group["params"]:
-                bucket.append(parameter)
-                size += 2 * _part(parameter).nbytes
-                if self.kind != "none" and size >= BUCKET:
-                    yield group, bucket
-                    bucket, size = [], 0
-            if bucket:
-                yield group, bucket
 
     def _bring(self, bucket: Bucket) -> torch.cuda.Event | None:
         moments = [moved for parameter in bucket[1] for moved in self._moments.get(parameter, ())]
@@ -209,15 +208,7 @@ class Offload:
             moved.away = True
 
     def _buffer(self, size: int) -> Tensor:
-        if self._spare[size]:
-            return self._spare[size].pop()
-        buffer = torch.empty(size, dtype=torch.uint8)
-        if self._stream is not None:
-            # PyTorch's own page-locked memory comes in powers of two, which would take up to twice as much.
-            failed = int(torch.cuda.cudart().cudaHostRegister(buffer.data_ptr(), size, 1))  # type: ignore[no-untyped-call]
-            if failed:
-                raise MemoryError(f"train.offload={self.kind}: {size:,} bytes could not be page-locked ({failed})")
-        return buffer
+        return self._spare[size].pop() if self._spare[size] else host_buffer(size, self._device)
 
     def _copying(self) -> Any:
         """Inside, work goes to the copies' stream, after all that was computed so far."""
@@ -236,6 +227,31 @@ class Offload:
     def _finish(self) -> None:
         if self._stream is not None:
             self._stream.synchronize()
+
+
+def cut_buckets(groups: Sequence[dict[str, Any]], size: int | None) -> Iterator[Bucket]:
+    """Each group's parameters, in order, cut wherever their moments have `size` bytes or more."""
+    for group in groups:
+        bucket, held = list[Parameter](), 0
+        for parameter in group["params"]:
+            bucket.append(parameter)
+            held += 2 * _part(parameter).nbytes
+            if size is not None and held >= size:
+                yield group, bucket
+                bucket, held = [], 0
+        if bucket:
+            yield group, bucket
+
+
+def host_buffer(size: int, device: torch.device) -> Tensor:
+    """So many bytes, page-locked where the device is a GPU. Raises `MemoryError`."""
+    buffer = torch.empty(size, dtype=torch.uint8)
+    if device.type == "cuda":
+        # PyTorch's own page-locked memory comes in powers of two, which would take up to twice as much.
+        failed = int(torch.cuda.cudart().cudaHostRegister(buffer.data_ptr(), size, 1))  # type: ignore[no-untyped-call]
+        if failed:
+            raise MemoryError(f"train.offload: {size:,} bytes of the machine's memory could not be page-locked.")
+    return buffer
 
 
 def _part(tensor: Tensor) -> Tensor:

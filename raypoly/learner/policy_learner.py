@@ -119,10 +119,10 @@ class PolicyLearner:
         if "reference" in loss.needs or loss.config.kl_in_reward:
             self._reference = ReferenceModel(load_model(model_path, self._device, self._bf16))
             ranks.shard(self._reference.model, self._bf16)
-        self._offload = Offload(config.offload, self._device)
+        self.offload = Offload(config.offload, self._device)
         held = (self._model, self._head, self._reference and self._reference.model)
         for module in filter(None, held):
-            self._offload.hold(module)
+            self.offload.hold(module)
         self._optimizer = torch.optim.AdamW(
             self._groups(),
             lr=config.lr,
@@ -135,7 +135,7 @@ class PolicyLearner:
         self._step: _StepInProgress | None = None
         hashed = self._device.type != "cpu"
         self._state = CheckpointState(
-            self._model, self._optimizer, ranks, self._offload, self._adapters, self._head, hashed
+            self._model, self._optimizer, ranks, self.offload, self._adapters, self._head, hashed
         )
 
     @property
@@ -157,7 +157,7 @@ class PolicyLearner:
         if step != self.version:
             raise ValueError(f"step {step} needs weights of version {step}, the learner has {self.version}")
         self._check_between_steps()
-        self._offload.home()  # while the first groups are waited for
+        self.offload.home()  # while the first groups are waited for
         self._optimizer.zero_grad(set_to_none=True)
         train, warmup = self._config, self._config.warmup_steps
         for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
@@ -188,7 +188,7 @@ class PolicyLearner:
         Raises `WeightsMismatch` as `check_mismatch` does, `FloatingPointError` for a gradient that is not finite.
         """
         step = self._started()
-        self._offload.home()
+        self.offload.home()
         for mine in step.partition.flush():
             self._backward(mine)
         # Gradients are summed over ranks in each backward pass (`ShardedRanks.shard`); only statistics are gathered.
@@ -271,7 +271,7 @@ class PolicyLearner:
 
     def whole_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """`weights`, in `model.dtype` where they are copies until an engine has them: with several ranks, or away."""
-        copied = self._ranks.size > 1 or self._offload.kind == "all"
+        copied = self._ranks.size > 1 or self.offload.kind == "all"
         dtype = torch.bfloat16 if self._bf16 and copied else torch.float32
         return ((name, tensor.to(dtype)) for name, tensor in self.weights())
 
@@ -280,7 +280,7 @@ class PolicyLearner:
         weights leave, until something is computed with them."""
         if self._step is None:
             self._optimizer.zero_grad(set_to_none=True)
-        self._offload.leave(self._parameters())
+        self.offload.leave(self._parameters())
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
@@ -351,7 +351,7 @@ class PolicyLearner:
         Raises `CorruptData` if the weights differ from the saved ones, `UsageError` if the model or the reference
         model is another one.
         """
-        self._offload.home()
+        self.offload.home()
         self.version = self._state.load(parts, self._check_reference)
         self._step = None
 
@@ -364,7 +364,7 @@ class PolicyLearner:
             raise RuntimeError(f"step {self.version} is midway between its updates, and can only go on")
 
     def _whole(self, tensor: torch.Tensor) -> torch.Tensor:
-        return self._ranks.whole(self._offload.present(tensor))
+        return self._ranks.whole(self.offload.present(tensor))
 
     def _parameters(self) -> list[torch.nn.Parameter]:
         return [p for group in self._optimizer.param_groups for p in group["params"]]
@@ -388,7 +388,7 @@ class PolicyLearner:
     def _forward(
         self, model: PreTrainedModel, batch: MicroBatch, temperature: float, prompts: bool = False
     ) -> ModelOutputs:
-        self._offload.home()
+        self.offload.home()
         chunk_mib = chunk_on(self._device.type, self._config.logits_mib)
         return self._ranks.run(model, forward, batch, temperature, self._bf16, chunk_mib, prompts)
 
@@ -439,7 +439,7 @@ class PolicyLearner:
         taken = {id(group): self._taken(group) + 1 for group in optimizer.param_groups}
         optimizer.zero_grad(set_to_none=True)
         norms = list[torch.Tensor]()
-        for group, bucket in self._offload.buckets(optimizer):
+        for group, bucket in self.offload.buckets(optimizer):
             for parameter in bucket:
                 parameter.grad = gradients.pop(parameter)
             optimizer.step()  # of those that have a gradient

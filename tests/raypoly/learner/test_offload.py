@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from raypoly.learner import offload
-from raypoly.learner.offload import Offload
 from raypoly.learner.ranks import ONE, Ranks
 from tests.raypoly.learner.test_sharding import Case, Told
 from tests.support.compilers import needs_compiler, needs_peft
@@ -110,45 +109,45 @@ def test_a_checkpoint_is_read_alike_into_every_state_and_from_each(folder: Path)
 
 @pytest.mark.parametrize("fails_at", [0, 7, 30])
 def test_a_move_that_fails_midway_loses_nothing(folder: Path, fails_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where memory can't be page-locked, or the device has no room for what comes back."""
+    """Where memory can't be page-locked, and where the device has no room for what comes back."""
     one = of_kind(Case(), "all").learner(ONE, folder)
-    want, buffer, left = one.export(), Offload._buffer, [fails_at]
+    want, made, resized = one.export(), iter(range(99)), iter(range(99))
+    buffer, resize = offload.host_buffer, torch.UntypedStorage.resize_
 
-    def refused(self: Offload, size: int) -> torch.Tensor:
-        left[0] -= 1
-        if left[0] < 0:
-            raise MemoryError("no room")
-        return buffer(self, size)
+    def page_lock(size: int, device: torch.device) -> torch.Tensor:
+        if next(made) == fails_at:
+            raise MemoryError("no memory")
+        return buffer(size, device)
 
-    monkeypatch.setattr(Offload, "_buffer", refused)
-    with pytest.raises(MemoryError, match="no room"):
+    def allocate(storage: torch.UntypedStorage, size: int) -> Any:
+        if size and next(resized) == fails_at:
+            raise torch.OutOfMemoryError("no room")
+        return resize(storage, size)
+
+    monkeypatch.setattr(offload, "host_buffer", page_lock)
+    monkeypatch.setattr(torch.UntypedStorage, "resize_", allocate)
+    with pytest.raises(MemoryError, match="no memory"):
         one.release()
+    assert one.offload.on_device > 0
     assert_equal(one.export(), want)
-    monkeypatch.undo()
     one.release()
-    assert_equal(one.export(), want)
-    copying = Offload._copying
-    monkeypatch.setattr(Offload, "_copying", lambda self: (_ for _ in ()).throw(RuntimeError("out of memory")))
-    with pytest.raises(RuntimeError, match="out of memory"):
+    assert one.offload.on_device == 0
+    with pytest.raises(torch.OutOfMemoryError, match="no room"):
         one.begin(0, NORMALISERS)
     assert_equal(one.export(), want)
-    monkeypatch.setattr(Offload, "_copying", copying)
     one.begin(0, NORMALISERS)
     assert_equal(one.export(), want)
 
 
 def test_what_is_away_has_no_bytes_on_the_device_and_its_buffers_are_made_once(folder: Path) -> None:
     one = of_kind(Case(), "all").learner(ONE, folder)
-    buffers = list[set[int]]()
+    weights, on_host = one.offload.on_device, set[int]()
     for step in range(3):
         one.begin(step, NORMALISERS)
         one.accumulate(random_rows(step))
         one.apply()
-        moments = [m for state in one._optimizer.state.values() for name, m in state.items() if name != "step"]
-        assert {m.untyped_storage().nbytes() for m in moments} == {0}
+        assert one.offload.on_device == weights, "the moments are away"
         one.release()
-        assert {p.untyped_storage().nbytes() for p in one._model.parameters()} == {0}
-        known = one._offload._known.values()
-        buffers.append({moved.buffer.data_ptr() for moved in known if moved.buffer is not None})
-    assert len(buffers[0]) == 3 * len(list(one._model.parameters()))
-    assert buffers[0] == buffers[1] == buffers[2]
+        assert one.offload.on_device == 0
+        on_host.add(one.offload.on_host)
+    assert on_host == {3 * weights}

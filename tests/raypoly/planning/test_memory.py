@@ -18,7 +18,7 @@ from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.core.values import Bool, Group, Problem
 from raypoly.learner.compiled_layers import compile_layers, recompute
-from raypoly.learner.offload import Offload
+from raypoly.learner.offload import BUCKET, cut_buckets
 from raypoly.learner.packing import pack
 from raypoly.learner.policy_model import load_model, response_logprobs
 from raypoly.learner.training_rows import TrainingRow
@@ -268,7 +268,7 @@ def test_the_buckets_of_moments_on_the_gpu_are_no_more_than_planned() -> None:
     config = {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32}
     with torch.device("meta"):
         model = Qwen3ForCausalLM(Qwen3Config(**config, num_key_value_heads=8, tie_word_embeddings=True))
-    cut = Offload("optimizer", torch.device("cpu"))._cut([{"params": list(model.parameters())}])
+    cut = cut_buckets([{"params": list(model.parameters())}], BUCKET)
     sizes = [sum(2 * weight.nbytes for weight in bucket) for _, bucket in cut]
     most = max(map(sum, zip(sizes, sizes[1:], sizes[2:], strict=False))) + model.lm_head.weight.nbytes
     parts = plan_memory(h200_run("train.offload=optimizer"), QWEN3_4B, H200, DeviceLayout("colocated"))[0].parts
