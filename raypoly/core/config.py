@@ -18,8 +18,8 @@ Shape = Literal["constant", "linear", "cosine"]
 """Of a learning rate's decay (`raypoly.learner.learning_rate`)."""
 OutputComparison = Literal["exact", "lines", "tokens", "tolerance"]
 ComparisonChoice = Literal["format", OutputComparison]
-Offloaded = Literal["none", "optimizer", "all"]
 """How what a program printed or returned is compared; `format`: as its problem's row or format says."""
+Offloaded = Literal["none", "optimizer", "all"]
 ON_RESUME: dict[str, Any] = {"on_resume": True}
 """Marks a key that affects no result: it may change when a run is resumed."""
 
