@@ -25,6 +25,8 @@ DIFFERENCES: Mapping[str, str] = {
     "train.warmup_steps": "no ratio",
     "train.weight_decay": "0.01 in verl, 0 here",
     "train.mini_batch_prompts": "default: the whole step, on-policy",
+    "train.ahead": "`sync` is 0, `separate_async` is 1: [one step ahead]"
+    "(ranks.md#may-the-engines-sample-while-the-learner-works), never more",
     "train.token_budget": "a micro-batch's tokens",
     "train.ranks": "also `generator.engines`; Ray finds the nodes",
     "train.checkpoint_every": "10; off in verl",

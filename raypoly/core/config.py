@@ -623,6 +623,13 @@ class TrainConfig(Section):
         ge=1,
         description="Problems in an update. A step's later updates are off-policy. Default: the whole step.",
     )
+    ahead: int = Field(
+        0,
+        ge=0,
+        le=1,
+        description="1 samples step s + 1 while step s learns (docs/ranks.md): rollouts are one update older than the "
+        "weights that learn from them, which the loss has to correct. Engine and learner need devices of their own.",
+    )
     refill: int = Field(
         0,
         ge=0,

@@ -135,15 +135,25 @@ FLOOR = 0.05
 class PassRates:
     def __init__(self) -> None:
         self._counts: dict[str, tuple[float, float]] = {}
+        self._before, self._newest = self._counts, -1
         self.rows_seen = 0
 
     def take(self, row: Mapping[str, Any]) -> None:
         """A row without counts changes nothing."""
         self.rows_seen += 1
+        self._before, self._newest = dict(self._counts), row["step"]
         for problem, passed in zip(row.get(PROBLEMS, ()), row.get(PASSED, ()), strict=True):
             if passed is not None:
                 passes, rollouts = self._counts.get(problem, (0.0, 0.0))
                 self._counts[problem] = _DECAY * passes + passed, _DECAY * rollouts + row[ROLLOUTS]
+
+    def before(self, step: int) -> PassRates:
+        """By the rows of earlier steps than `step`, which the newest row's step is, or the next one."""
+        if self._newest < step:
+            return self
+        found = PassRates()
+        found._counts = self._before
+        return found
 
     def rate(self, problem: str) -> float:
         """(passes + 1/2) / (rollouts + 1), where each earlier visit counts half."""
@@ -164,10 +174,11 @@ class PassRateOrder(ProblemOrder):
     """
 
     def __init__(
-        self, problems: Sequence[Problem], per_step: int, seed: int, rates: PassRates, refill: int = 0
+        self, problems: Sequence[Problem], per_step: int, seed: int, rates: PassRates, refill: int = 0, ahead: int = 0
     ) -> None:
+        """`ahead`: how many steps before a step `rates` has no row of when the step is begun."""
         super().__init__(problems, per_step, seed, refill)
-        self._rates = rates
+        self._rates, self._ahead = rates, ahead
         self._ranked: tuple[tuple[int, int], Sequence[int]] = ((-1, -1), ())
 
     def cursor_at(self, step: int) -> int:
@@ -185,7 +196,8 @@ class PassRateOrder(ProblemOrder):
     def _ranking(self, step: int) -> Sequence[int]:
         seed = derive(self._seed, "order by pass rate", step)
         uniform = np.random.Generator(np.random.Philox(key=seed)).random(self.size)
-        weights = np.array([self._rates.weight(problem.id) for problem in self._problems])
+        rates = self._rates.before(step - self._ahead) if self._ahead else self._rates
+        weights = np.array([rates.weight(problem.id) for problem in self._problems])
         # log u / w orders as u^(1/w) does and does not underflow; u = 0 comes last
         with np.errstate(divide="ignore"):
             keys = np.log(uniform) / weights
@@ -202,5 +214,5 @@ def pass_count_row(problems: Sequence[str], rewards: Sequence[Float64]) -> dict[
 def build_problem_order(config: Config, problems: Sequence[Problem], rates: PassRates) -> ProblemOrder:
     train = config.train
     if config.problems.order == "pass_rate":
-        return PassRateOrder(problems, train.prompts_per_step, train.seed, rates, train.refill)
+        return PassRateOrder(problems, train.prompts_per_step, train.seed, rates, train.refill, train.ahead)
     return EpochOrder(problems, train.prompts_per_step, train.seed, train.refill)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
-from raypoly.planning.placement import Kind, needs_gpu, refuse_offload, resolve_placement
+from raypoly.planning.placement import Kind, needs_gpu, refuse_offload, refuse_sampling_ahead, resolve_placement
 
 GIB = 1024**3
 
@@ -194,12 +194,14 @@ class DeviceLayout:
 def layout_of(config: Config, device: Device) -> DeviceLayout:
     """The config's layout on the devices here, or on as many as it takes if one is only named.
 
-    Raises `UsageError` where there are too few.
+    Raises `UsageError` where there are too few, or not those that `train.ahead` or `train.offload` needs.
     """
     ranks, engines, placement = config.train.ranks, config.generator.engines, config.generator.placement
-    shared = placement == "colocated" or (placement == "auto" and ranks == engines == 1)
+    alone = ranks == engines == 1 and not config.train.ahead
+    shared = placement == "colocated" or (placement == "auto" and alone)
     gpus = 0 if not device.gpu else device.count or (ranks if shared else ranks + engines)
     found = resolve_placement(config.generator, gpus, ranks)
     refuse_offload(config.train.offload, found.kind)
+    refuse_sampling_ahead(config, found)
     kind: Kind = found.kind if found.on_gpu else "cpu"
     return DeviceLayout(kind, ranks, engines, through_host=found.transport not in ("ipc", "nccl"))

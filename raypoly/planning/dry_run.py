@@ -87,6 +87,8 @@ def _step_lines(config: Config) -> Iterator[str]:
         )
     if train.refill:
         yield f"refill: up to {train.refill} problems more a step, which no number here counts"
+    if train.ahead:
+        yield "ahead: the next step is sampled while a step learns, by weights one update older; both count at once"
     yield f"checkpoints: every {train.checkpoint_every} steps"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from raypoly.core.config import GeneratorConfig, Offloaded
+from raypoly.core.config import Config, GeneratorConfig, Offloaded
 from raypoly.core.errors import UsageError
 
 Kind = Literal["colocated", "split", "cpu"]
@@ -105,6 +105,15 @@ def refuse_offload(offload: Offloaded, kind: Kind) -> None:
         raise UsageError(
             f"train.offload={offload} makes room for an engine on the learner's GPU, where placement {kind} has none: "
             "set train.offload=none or generator.placement=colocated."
+        )
+
+
+def refuse_sampling_ahead(config: Config, placement: Placement) -> None:
+    """Raise `UsageError` where the engine is to sample while the learner has their device."""
+    if config.train.ahead and placement.sleeps:
+        raise UsageError(
+            "train.ahead=1 samples while the learner works, and with generator.placement=colocated they take turns on "
+            "one GPU: set train.ahead=0, or generator.placement=split with a GPU for each."
         )
 
 

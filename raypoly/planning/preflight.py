@@ -26,9 +26,9 @@ from raypoly.data.hub import hub_split
 from raypoly.data.problem_set import ProblemSet
 from raypoly.data.templates import ChatTemplate, load_tokenizer
 from raypoly.data.verl_rows import NO_TEMPLATE
-from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, choose_device, this_machine
+from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, choose_device, layout_of, this_machine
 from raypoly.planning.model_shape import config_of, context_of, is_mixture, no_hub_model, require_whole, teacher_folder
-from raypoly.planning.placement import needs_gpu, refuse_offload, resolve_placement
+from raypoly.planning.placement import Placement, needs_gpu, refuse_offload, refuse_sampling_ahead
 from raypoly.rollouts import engines, environments, scaffolds
 from raypoly.rollouts.environments.observation_template import ObservationTemplate
 from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, is_sampled, of_evaluations
@@ -204,6 +204,31 @@ def _updates(config: Config) -> Iterator[str]:
         )
 
 
+def _ahead(config: Config) -> Iterator[str]:
+    train, loss = config.train, losses.of_run(config)
+    if not train.ahead:
+        return
+    if config.generator.placement == "colocated":
+        refuse_sampling_ahead(config, Placement("colocated", "objects"))
+    if train.refill:
+        yield (
+            f"train.ahead=1 samples a step before it is known which of its groups teach, and train.refill="
+            f"{train.refill} samples more for those that don't: set one of them to 0."
+        )
+    if train.prompts_per_update < train.prompts_per_step:
+        yield (
+            f"train.ahead=1 samples with the weights of a step's beginning, and train.mini_batch_prompts="
+            f"{train.mini_batch_prompts} changes them in its middle: set train.ahead=0, or drop the other."
+        )
+    if not scaffolds.of_run(config).samples:
+        yield f"train.ahead=1, and scaffold.name={scaffolds.name_of_run(config)} samples nothing: set train.ahead=0."
+    elif not loss.corrects:
+        yield (
+            f"train.ahead=1 learns from rollouts of older weights, which loss.name={config.loss.name} does not "
+            "correct: set loss.importance_cap=2, or loss.name=clipped_surrogate, gspo or cispo."
+        )
+
+
 def _schedule(config: Config) -> Iterator[str]:
     train = config.train
     if train.schedule != "constant" and train.warmup_steps >= train.horizon:
@@ -370,10 +395,10 @@ def _model_at(path: str, key: str, place: str, trained: bool = True) -> Iterator
 
 
 def require_gpu(config: Config) -> None:
-    """Raise `UsageError` where the run needs a GPU, and would start a Ray of this machine's own, which has none."""
-    asks = needs_gpu(config.generator) or config.train.offload != "none"
-    if asks and not os.environ.get("RAY_ADDRESS") and not choose_device(None, 0).gpu:
-        refuse_offload(config.train.offload, resolve_placement(config.generator, 0, config.train.ranks).kind)
+    """Raise `UsageError` where the run asks for devices that a Ray of this machine's own has not."""
+    asks = needs_gpu(config.generator) or config.train.offload != "none" or config.train.ahead
+    if asks and not os.environ.get("RAY_ADDRESS"):
+        layout_of(config, choose_device(None, 0))
 
 
 def require_model(path: str | None, run: Path | None) -> None:
@@ -453,6 +478,7 @@ _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
     _loss,
     _token_credit,
     _updates,
+    _ahead,
     _schedule,
     lambda config: refuse_asking_between(config, config.generator.placement == "colocated", _asking(config)),
     _offload,

@@ -79,6 +79,7 @@ RUN_METRICS = (
     RunMetric("mismatch_k3", "KL of the sampling engine to the learner, nats a token."),
     RunMetric("probe_mean", "Mean difference of a log-probability between them, right after the step's weight sync."),
     RunMetric("probe_q99", "The 0.99 quantile of these differences."),
+    RunMetric("staleness", "Updates between a rollout's weights and those it is learned with, with train.ahead."),
     RunMetric("importance_ess", "Effective sample size of the learner/sampler ratios, as a share of the tokens."),
     RunMetric("ratio_clipped_low", "Share of tokens whose loss the lower bound of the ratio decided."),
     RunMetric("ratio_clipped_high", "Share of tokens whose loss the upper bound of the ratio decided."),

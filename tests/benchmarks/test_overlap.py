@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.exposed_seconds import MOST_EXPOSED, ExposedSeconds, measure_exposed
+from tests.support.exposed_seconds import MOST_EXPOSED, ExposedSeconds, compare_ahead, measure_exposed
 from tests.support.service_times import GENERATION, SYNC, UPDATE, Times
 from tests.support.timed_training import measure_step
 from tests.support.virtual_clock import VirtualLoop
@@ -36,3 +36,9 @@ def test_the_same_times_give_the_same_step() -> None:
         return found["seconds"], found["exposed"], found["tail"]
 
     assert row() == row()
+
+
+def test_a_step_ahead_hides_the_learner_behind_the_engine() -> None:
+    without, ahead = compare_ahead(steps=4, workers=16, at_once=256)
+    assert without >= 1.5 * ahead
+    assert ahead >= GENERATION + SYNC

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.support.service_times import Times
-from tests.support.timed_training import measure_step
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.timed_training import measure_ahead, measure_step
+from tests.support.virtual_clock import VirtualLoop, run_virtual
 
 MOST_EXPOSED = 0.05
 """The largest share of a step in which scoring and judging may be waited for, beyond the last group's tail."""
@@ -33,6 +33,13 @@ class ExposedSeconds:
     """`beyond` of all seconds of the steps."""
     worst: float
     """That share in the step where it is largest."""
+
+
+def compare_ahead(steps: int, workers: int, at_once: int) -> tuple[float, float]:
+    """Seconds a step without and with `train.ahead`, where sampling and learning take the same time."""
+    times = [Times.drawn(seed, at_once) for seed in range(steps)]
+    without, ahead = (run_virtual(measure_ahead(it, times, workers)) for it in (0, 1))
+    return without, ahead
 
 
 def measure_exposed(

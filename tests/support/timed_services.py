@@ -195,8 +195,8 @@ class RewardsHere:
 
 
 class _TimedLearner:
-    def __init__(self, rows: int) -> None:
-        self._row_seconds, self._version = (UPDATE - APPLY) / rows, 0
+    def __init__(self, rows: int, update: float) -> None:
+        self._row_seconds, self._version = (update - APPLY) / rows, 0
 
     async def begin(self, step: int, normalisers: Normalisers) -> None:
         """Nothing to forget."""
@@ -216,9 +216,10 @@ class _TimedLearner:
 class TimedLearnerSession(LearnerSession):
     """The learner's life itself, over an actor that sleeps."""
 
-    def __init__(self, config: Any, journal: Any, saver: Any, groups: int) -> None:
+    def __init__(self, config: Any, journal: Any, saver: Any, groups: int, update: float = UPDATE) -> None:
+        """`update`: seconds of all of a step's learning."""
         parts, context = NamedParts.build(config), CallContext()
         rows = UpdateRows(config, parts.objective, parts.loss, parts.scaffold)
         learners = LearnerGroup(config, ModelFiles(Path()), lambda rank: {}, context, rows.temperature)
         super().__init__(config.train, rows, learners, journal, saver, lambda text: None, context)
-        self._learners._actors = [LocalActor(_TimedLearner(groups * config.train.rollouts))]
+        self._learners._actors = [LocalActor(_TimedLearner(groups * config.train.rollouts, update))]

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from raypoly.core.values import Rollout
 from raypoly.learner.update_stats import UpdateStats
+from raypoly.rollouts.engines import SampleRequest
 from raypoly.run.store.step_records import StepRecords
-from tests.support.service_times import Times
-from tests.support.timed_run import close_run, open_timed_run
-from workflows.step.dynamic_sampling import Ready
+from tests.support.service_times import GENERATION, Times
+from tests.support.timed_run import close_run, open_timed_run, timed_config
+from tests.support.timed_services import TimedGenerator, TimedLearnerSession
+from workflows.step.dynamic_sampling import Ready, StepUnderWay
 from workflows.step.rollouts import RolloutSubmission
 from workflows.step.stopwatch import Stopwatch
 from workflows.step.training_group import TrainingGroup
@@ -27,7 +31,7 @@ from workflows.train import Training
 class Barrier(Training):
     """All is generated, then all is scored, then all is judged, then the learner takes it."""
 
-    async def step(self, step: int) -> None:
+    async def step(self, step: int, begun: StepUnderWay | None = None, beside: asyncio.TaskGroup | None = None) -> None:
         opened, problems, watch = self.opened, self.order.batch(step), Stopwatch()
         commit, nothing = self.durability.commit, StepRecords(step, {}, None)
         async with asyncio.TaskGroup() as tasks:
@@ -48,13 +52,15 @@ class Barrier(Training):
 class Arrival(Training):
     """The learner takes groups as they become ready. No run may: other weights would come of it each time."""
 
-    async def learn(self, step: int, groups: Sequence[Ready], watch: Stopwatch) -> UpdateStats:
+    async def learn(
+        self, step: int, groups: Sequence[Ready], watch: Stopwatch, hold: asyncio.Event | None = None
+    ) -> UpdateStats:
         ready: list[Ready] = [asyncio.get_running_loop().create_future() for _ in groups]
         following = iter(ready)
         for flow in groups:
             flow.add_done_callback(lambda flow: next(following).set_result(flow.result()))
         await self.services.generator.idle()
-        return await self.services.learner.update(step, ready, watch)
+        return await self.services.learner.update(step, ready, watch, hold)
 
 
 VERSIONS: Mapping[str, type[Training]] = {"overlapped": Training, "barrier": Barrier, "arrival": Arrival}
@@ -69,6 +75,43 @@ async def measure_step(version: str, times: Times, workers: int, colocated: bool
         row = opened.durability.journal.applied(0)
         assert row is not None
         return row.metrics
+
+
+class _EachStep(TimedGenerator):
+    """Each submission takes the times of its own step."""
+
+    def __init__(self, times: Sequence[Times]) -> None:
+        super().__init__(times[0], shared=False)
+        self._following = iter(times)
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+        self._times = next(self._following)
+        async for sampled in super().sample(requests):
+            yield sampled
+
+
+async def measure_ahead(ahead: int, times: Sequence[Times], workers: int) -> float:
+    """Seconds a step, of as many as there are times, with `train.ahead`; the learner works as long as the engine."""
+    groups, rollouts = len(times[0].groups), len(times[0].groups[0].programs)
+    keys = (f"train.steps={len(times)}", f"train.ahead={ahead}", "loss.importance_cap=2")
+    config = timed_config(groups, rollouts, workers, *keys)
+    learner = partial(TimedLearnerSession, update=GENERATION)
+    clock = asyncio.get_running_loop().time
+    with tempfile.TemporaryDirectory() as folder:
+        opened = await open_timed_run(
+            Path(folder), times[0], workers, config=config, generator=_EachStep(times), learner=learner
+        )
+        opened.durability.checkpoint = _nothing  # type: ignore[method-assign]
+        training, begun, started = Training(opened), None, clock()
+        async with asyncio.TaskGroup() as tasks:
+            for step in range(len(times)):
+                begun = await training.step(step, begun, tasks)
+        await close_run(opened)
+    return (clock() - started) / len(times)
+
+
+async def _nothing() -> None:
+    """There are no weights to keep."""
 
 
 def _known(group: TrainingGroup) -> asyncio.Future[TrainingGroup]:

@@ -22,6 +22,7 @@ from raypoly.core.config import Config
 from raypoly.data import ProblemSet
 from raypoly.data.long_prompts import fit_training_prompts
 from raypoly.data.problem_set import describe_splits
+from raypoly.planning.placement import refuse_sampling_ahead
 from raypoly.planning.preflight import refuse_asking_between
 from raypoly.planning.run_config import usable_problems
 from raypoly.rollouts.scaffolds import Scaffold
@@ -153,6 +154,8 @@ async def open_run(
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
         started = StartedActors.of(config, parts.stages, problem_set, samples, trains is not None)
         places = await reserve_resources(config, progress.note, samples, len(started.models) + started.judge_in_engine)
+        if trains is not None:
+            refuse_sampling_ahead(config, places.placement)
         refuse_asking_between(config, places.placement.sleeps, parts.on_learner_device)
         usage = RunJudgeUsage(store)
         services = build_services(

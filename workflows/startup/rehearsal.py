@@ -236,6 +236,8 @@ def _forecast(config: Config, device: Device, row: Mapping[str, Any], problems: 
     step, sample = row["seconds"]["total"], row["seconds"]["generate"] / rollouts
     length = row["response_tokens"] / rollouts
     yield f"the step took {duration(step)}, with responses of {length:,.0f} tokens; longer ones take longer"
+    if config.train.ahead:
+        yield "its sampling and its learning hide behind each other with train.ahead=1: the run takes less than this"
     asked, usd = forecast_judge(config).groups * config.judge.votes, None
     if config.judge.name == "structural" or not asked:
         usd = 0.0

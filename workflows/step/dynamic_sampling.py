@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,9 +29,24 @@ Ready = asyncio.Task[TrainingGroup | None] | asyncio.Future[TrainingGroup | None
 """None for a slot that stays empty."""
 Further = Callable[[int, int, int], Sequence[asyncio.Task[TrainingGroup]]]
 """Starts groups: how many, from which slot on, in which round (from 1)."""
-
-
 Flow = Callable[[Problem, asyncio.Future[Group]], Coroutine[Any, Any, TrainingGroup]]
+
+
+@dataclass(frozen=True)
+class StepUnderWay:
+    """A step whose groups are being sampled and found out about."""
+
+    problems: StepProblems
+    submission: RolloutSubmission
+    groups: Sequence[Ready]
+    turn: asyncio.Event
+    """Set when every earlier step is sealed: from then on learner and objective are this step's."""
+
+    def take_turn(self) -> Self:
+        """Begin the turn of a step that was begun ahead."""
+        self.submission.watch.begin_turn()
+        self.turn.set()
+        return self
 
 
 def step_groups(

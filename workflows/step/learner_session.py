@@ -78,11 +78,15 @@ class LearnerSession:
         return self._off_policy.get(step, 0)
 
     async def update(
-        self, step: int, groups: Sequence[asyncio.Future[TrainingGroup | None]], watch: Stopwatch
+        self,
+        step: int,
+        groups: Sequence[asyncio.Future[TrainingGroup | None]],
+        watch: Stopwatch,
+        hold: asyncio.Event | None = None,
     ) -> UpdateStats:
         """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready.
         None is a slot without a group. With `train.mini_batch_prompts` each so many groups make an update of their own,
-        not counting those left out."""
+        not counting those left out. `hold`: what the last update waits for, and gradients do not."""
 
         async def attempt() -> UpdateStats:
             async with self._restoring:
@@ -104,6 +108,8 @@ class LearnerSession:
                         await self._take(piece, taken)
                     taken += len(piece)
                     watch.done("learn", len(piece))
+            if hold is not None:
+                await hold.wait()
             await self._returned.wait()
             if self.started != begun:
                 return await attempt()
@@ -215,15 +221,20 @@ class LearnerSession:
         steps = self._journal.replayable(self.base)
         await self._replay_all(steps)
         self.version = steps.stop
-        if self.drifted:
-            begun = self._journal.step(self.version)
-            self._off_policy[self.version] = len(begun.groups.keys() | begun.conversations.keys())
+        for step in self._under_way(self.version) if self.drifted else ():
+            begun = self._journal.step(step)
+            self._off_policy[step] = len(begun.groups.keys() | begun.conversations.keys())
 
     async def _restore(self, version: int) -> None:
         checkpoint, known = await self._launch(), len(self.drifted)
         await self._replay_all(range(checkpoint.step if checkpoint else 0, version))
         if len(self.drifted) > known:
-            self._off_policy[version] = self._config.prompts_per_step + self._config.refill
+            every = self._config.prompts_per_step + self._config.refill
+            self._off_policy |= dict.fromkeys(self._under_way(version), every)
+
+    def _under_way(self, version: int) -> range:
+        """Steps of which rollouts may be there when the learner has this version."""
+        return range(version, version + 1 + self._config.ahead)
 
     async def _replay_all(self, steps: range) -> None:
         if steps:

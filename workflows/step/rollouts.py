@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from raypoly.core.config import Config
@@ -36,6 +36,10 @@ class RolloutSubmission:
     tasks: asyncio.TaskGroup
     records: StepRecords
     watch: Stopwatch
+    after: asyncio.Event | None = None
+    """What its first request waits for, such as another step's `committed`."""
+    committed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the journal has all rollouts of its first submission."""
 
     def groups(self, problems: Sequence[Problem], first: int = 0, attempt: int = 0) -> list[asyncio.Future[Group]]:
         """Start a submission, the step's number `attempt`, in the slots from `first` on; a future a problem. Raises
@@ -48,10 +52,15 @@ class RolloutSubmission:
             sampled[slot].set_result(group)
 
         async def submit() -> None:
+            if self.after is not None:
+                await self.after.wait()
             if len(there) < len(problems):
                 await self._generate(dict(zip(sampled, problems, strict=True)), sampled, attempt)
             if not self.config.train.refill:  # else more may follow
                 await self.services.generator.rest()
+            if sampled:
+                await asyncio.wait(sampled.values())
+            self.committed.set()
 
         self.tasks.create_task(submit())
         return list(sampled.values())

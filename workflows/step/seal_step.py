@@ -107,6 +107,8 @@ class StepSealer:
             row |= {"refilled": len(groups) - train.prompts_per_step, CURSOR: cursor}
         if self._config.problems.order == "pass_rate":
             row |= pass_count_row([t.group.problem_id for t in groups], [t.rewards for t in groups])
+        if train.ahead:
+            row |= _staleness(step, [rollout for trained in groups for rollout in trained.group.rollouts])
         if train.ranks > 1:
             row[RANKS] = train.ranks
         return Applied(step, stats.weight_digest, row)
@@ -196,6 +198,15 @@ def metrics_row(
         **_findings(groups, stages),
         **_kept_by_terms(sound, stages),
     }
+
+
+def _staleness(step: int, rollouts: Sequence[Rollout]) -> dict[str, float | None]:
+    """Of what was sampled: updates between the weights that sampled and those that learn, a rollout's mean; and the
+    share of tokens with any."""
+    sampled = [rollout for rollout in rollouts if not rollout.given]
+    tokens, stale = sum(r.length for r in sampled), sum(r.length for r in sampled if r.weight_version < step)
+    lag = _mean(float(step - rollout.weight_version) for rollout in sampled)
+    return {"staleness": lag, "stale_tokens": stale / tokens if tokens else None}
 
 
 def _turns(rollouts: Sequence[Rollout]) -> dict[str, Any]:

@@ -11,6 +11,9 @@ Groups overlap. Each instant of the step belongs to one entry of `exposed`: the 
 
 The **tail** runs from the end of generation to the labels (without a judge: verdicts) of the group that was generated
 last. Only the learner's work on other groups can hide that group's scoring and judging.
+
+With `train.ahead` a step has its **turn** from the end of the step before to its own. `exposed` and `total` are of that
+turn, in which it waits for the next step's generation too; `seconds` are the step's own, whenever they were.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _GENERATE = "generate"
 _CROSS = "cross"
@@ -49,19 +52,22 @@ class Waterfall:
     """Its `seconds`, and the `exposed` ones of scoring and judging; None if nothing was generated."""
 
 
-def waterfall(intervals: Sequence[StageInterval], start: float, end: float) -> Waterfall:
+def waterfall(
+    intervals: Sequence[StageInterval], start: float, end: float, ahead: Sequence[StageInterval] = ()
+) -> Waterfall:
+    """Of a turn from `start` to `end`. `ahead`: of the step that is sampled meanwhile."""
     tail = _tail(intervals)
-    seconds: Counter[str] = Counter()
-    at_work = {each.stage for each in intervals}
+    seconds = _own_seconds(intervals)
+    waited = [*intervals, *(each for each in ahead if each.stage == _GENERATE)]
+    at_work = {each.stage for each in waited}
     order = (*PRIORITY, *sorted(at_work - {*PRIORITY}))
     exposed = {name: 0.0 for name in (*order, IDLE) if name in at_work or name != _CROSS}
     exposed_tail = 0.0
     busy: Counter[str] = Counter()
     now = start
-    for time, stage, change in [*_changes(intervals), (end, IDLE, 0)]:
+    for time, stage, change in [*_changes(_since(waited, start)), (end, IDLE, 0)]:
         # until `time` nothing changed: all of the length belongs to whoever was at work
         length, since, now = time - now, now, time
-        seconds.update({name: length for name, count in busy.items() if count})
         waited_for = next((name for name in order if busy[name]), IDLE)
         exposed[waited_for] += length
         if tail is not None and waited_for in HIDEABLE and tail[0] <= since < tail[1]:
@@ -71,6 +77,22 @@ def waterfall(intervals: Sequence[StageInterval], start: float, end: float) -> W
         {"seconds": None, "exposed": None} if tail is None else {"seconds": tail[1] - tail[0], "exposed": exposed_tail}
     )
     return Waterfall({**seconds, "total": end - start}, exposed, told)
+
+
+def _own_seconds(intervals: Sequence[StageInterval]) -> Mapping[str, float]:
+    """By stage, those with at least one group in it."""
+    seconds: Counter[str] = Counter()
+    busy: Counter[str] = Counter()
+    now = 0.0
+    for time, stage, change in _changes(intervals):
+        length, now = time - now, time
+        seconds.update({name: length for name, count in busy.items() if count})
+        busy[stage] += change
+    return seconds
+
+
+def _since(intervals: Sequence[StageInterval], start: float) -> list[StageInterval]:
+    return [replace(each, start=max(each.start, start)) for each in intervals if each.end > start]
 
 
 def _changes(intervals: Sequence[StageInterval]) -> list[tuple[float, str, int]]:
@@ -106,6 +128,11 @@ class Stopwatch:
         self._done: Counter[str] = Counter()
         self._intervals: list[StageInterval] = []
         self._clock = clock or asyncio.get_running_loop().time
+        self.ahead: Stopwatch | None = None
+        """Of the step that is sampled in this one's turn."""
+        self.begin_turn()
+
+    def begin_turn(self) -> None:
         self._started = self._clock()
 
     @contextmanager
@@ -125,4 +152,5 @@ class Stopwatch:
         self._done[name] = 0
 
     def waterfall(self) -> Waterfall:
-        return waterfall(self._intervals, self._started, self._clock())
+        ahead = () if self.ahead is None else self.ahead._intervals
+        return waterfall(self._intervals, self._started, self._clock(), ahead)

@@ -36,6 +36,7 @@ ROW = {
     "objective/sets": 6.0,
     "reward/length": 0.5,
     "unknown_rollouts": 0,
+    "staleness": 1.0,
     "response_tokens": 100,
     "decoded_tokens": {"plan": 40, "solve": 100},
     "drafts": {"plan": 2},

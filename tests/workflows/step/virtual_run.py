@@ -54,6 +54,8 @@ class Sampler(TimedGenerator):
     def __init__(self, dull: Collection[str], shared: bool) -> None:
         super().__init__(Times(()), shared)
         self.dull = dull
+        self.learner: Any = None
+        """The run's, whose weights are sampled with."""
         self.submitted: list[list[int]] = []
         """The slots of each submission."""
         self.at_work: Callable[[], None] = lambda: None
@@ -183,14 +185,16 @@ async def open_virtual(
     overrides: Sequence[str] = (),
     shared: bool = True,
     learning: Callable[..., Recorded] = Recorded,
+    sampling: type[Sampler] = Sampler,
 ) -> OpenRun:
     """A run in this folder, from wherever it stands; 32 problems, 4 a step with 4 rollouts each, GRPO. `shared`: the
     learner's device is the engine's."""
     config = load(None, [*SMALL, "objective.name=grpo", *overrides], lambda text: None)
     make = partial(_learner, learning)
-    times, sampler = Times.drawn(1, 4), Sampler(dull, shared)
+    times, sampler = Times.drawn(1, 4), sampling(dull, shared)
     opened = await open_timed_run(folder, times, config=config, generator=sampler, learner=make)
     await opened.services.learner.start()
+    sampler.learner = opened.services.learner
     return opened
 
 
