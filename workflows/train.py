@@ -121,7 +121,7 @@ class Training:
             self.observers.judge_drift.start_if_due(step)
         async with asyncio.TaskGroup() as tasks:
             now = begun.take_turn() if begun is not None else self.begin(step, tasks)
-            if beside is not None and step + train.ahead < train.steps and train.ahead:
+            if beside is not None and train.ahead and step + 1 < train.steps:
                 ahead = self.begin(step + 1, beside, now)
                 hold = ahead.submission.committed
             watch, known = now.submission.watch, now.submission.records

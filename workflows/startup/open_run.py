@@ -22,7 +22,7 @@ from raypoly.core.config import Config
 from raypoly.data import ProblemSet
 from raypoly.data.long_prompts import fit_training_prompts
 from raypoly.data.problem_set import describe_splits
-from raypoly.planning.placement import refuse_sampling_ahead
+from raypoly.planning.placement import Placement, refuse_sampling_ahead
 from raypoly.planning.preflight import refuse_asking_between
 from raypoly.planning.run_config import usable_problems
 from raypoly.rollouts.scaffolds import Scaffold
@@ -154,9 +154,7 @@ async def open_run(
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
         started = StartedActors.of(config, parts.stages, problem_set, samples, trains is not None)
         places = await reserve_resources(config, progress.note, samples, len(started.models) + started.judge_in_engine)
-        if trains is not None:
-            refuse_sampling_ahead(config, places.placement)
-        refuse_asking_between(config, places.placement.sleeps, parts.on_learner_device)
+        _refuse_taking_turns(config, parts, places.placement, trains is not None)
         usage = RunJudgeUsage(store)
         services = build_services(
             stack, directory, parts, started, usage, model, journal, writer, places, witness, progress.note
@@ -192,6 +190,12 @@ async def _check_teacher(
     moved = any(change.key == "distill.server" for change in directory.changes)
     if parts is not None and (moved or not journal.completed_steps()):
         await parts.check_student(model)
+
+
+def _refuse_taking_turns(config: Config, parts: NamedParts, placement: Placement, trains: bool) -> None:
+    refuse_asking_between(config, placement.sleeps, parts.on_learner_device)
+    if trains:
+        refuse_sampling_ahead(config, placement)
 
 
 def _connect(stack: AsyncExitStack, directory: RunDirectory, store: Store, progress: Progress) -> None:

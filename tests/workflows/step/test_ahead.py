@@ -159,16 +159,27 @@ def test_a_run_gives_what_a_plain_loop_gives_that_does_one_thing_after_the_other
     assert len(opened.services.generator.submitted) == 4, "the last step has nothing to sample ahead"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("order", "every"), [("epochs", 1), ("pass_rate", 4)])
-def test_a_run_that_is_killed_after_any_commit_ends_with_the_same_bits(tmp_path: Path, order: str, every: int) -> None:
-    key = f"problems.order={order}"
-    undisturbed = finished(opening(tmp_path / "undisturbed", key))
-    assert len({group.problem_id for step in steps_of(undisturbed) for group in step.groups}) > 4
-    for commits in range(0, COMMITS, every):
+@pytest.mark.parametrize(
+    ("keys", "kills"),
+    [
+        ((), range(COMMITS)),
+        (("problems.order=pass_rate",), range(2, COMMITS, 5)),
+        (("objective.name=reinforce_plus_plus",), range(7, COMMITS, 9)),
+        (("scaffold.name=tests.workflows.step.test_scaffold_rounds:TwoRounds",), range(3, COMMITS, 9)),
+        (("environment.name=tests.workflows.step.test_conversations:Asking",), range(20, 120, 33)),
+    ],
+    ids=["plain", "by pass rate", "over the batch", "rounds", "turns"],
+)
+def test_a_run_that_is_killed_after_any_commit_ends_with_the_same_bits(
+    tmp_path: Path, keys: tuple[str, ...], kills: range
+) -> None:
+    undisturbed = finished(opening(tmp_path / "undisturbed", *keys))
+    assert versions(undisturbed) == [[0], [0], [1]]
+    for commits in kills:
         folder = tmp_path / str(commits)
         with pytest.raises(BaseExceptionGroup):
-            run_virtual(go_on(opening(folder, key), commits))
-        check_like(finished(opening(folder, key)), undisturbed)
+            run_virtual(go_on(opening(folder, *keys), commits))
+        check_like(finished(opening(folder, *keys)), undisturbed)
 
 
 def test_a_run_that_is_killed_after_each_few_commits_again_ends_with_the_same_bits(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from raypoly import Run
 from tests.support.local_driver import LocalDriver, run_killed_driver
 from tests.support.ray_machines import Machines
 
+AHEAD = ("train.ahead=1", "loss.importance_cap=2", "train.steps=3")
 UPSKILL = ("objective.name=upskill", "objective.skills=2", "train.steps=2")
 
 
@@ -19,6 +20,7 @@ UPSKILL = ("objective.name=upskill", "objective.skills=2", "train.steps=2")
     ("own", "after", "same"),
     [
         pytest.param(("train.refill=3",), (5, 14, 27), ("refilled", "problems_taken"), id="further problems"),
+        pytest.param(AHEAD, (3, 9, 18), ("staleness", "stale_tokens"), id="a step ahead"),
         pytest.param(UPSKILL, (2, 7, 11), ("objective/mi_reward",), id="log-probabilities"),
     ],
 )
@@ -37,6 +39,8 @@ def test_a_run_that_is_killed_three_times_ends_bit_identical(
     assert len(set(undisturbed.digests())) >= 2, "training must change the weights"
     if own == UPSKILL:
         check_log_probabilities(Run(undisturbed.folder))
+    elif own == AHEAD:
+        assert [row["staleness"] for row in rows] == [0, 1, 1]
     else:
         assert any(row["refilled"] for row in rows), "no group was without a gradient: there is nothing to be killed in"
     hit = run_killed_driver(machines, undisturbed, tmp_path / "hit", overrides, after=after)
