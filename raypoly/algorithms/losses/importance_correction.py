@@ -1,7 +1,7 @@
 """Off-policy correction by importance sampling, for a sampler that differs from the policy in training.
 
-They differ by rounding (bf16, other kernels) and by staleness (later mini-batches of a step, a replayed step). With
-the importance ratio w = pi_learner / pi_sampler, a constant for the gradient:
+They differ by rounding (bf16, other kernels) and by staleness (later mini-batches of a step, a replayed step,
+`train.ahead`). With the importance ratio w = pi_learner / pi_sampler, a constant for the gradient:
 
     truncated importance sampling    token losses times min(w, importance_cap)
     masking                          token losses times 1[mask_low <= w <= mask_high]
