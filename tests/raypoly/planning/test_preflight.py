@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
-from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, this_machine
+from raypoly.planning.devices import ELSEWHERE, GIB, Device, FreeResources, layout_of, this_machine
 from raypoly.planning.preflight import check_config, require_gpu, require_model
 from tests.support.random_model import random_model
 
@@ -234,3 +234,12 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 
 def test_few_samples_are_a_remark(tmp_path: Path) -> None:
     assert "up to k=16 only" in check_config(load(None, ["evaluate.samples=16"]), tmp_path, ROOMY)[0]
+
+
+def test_a_step_ahead_takes_a_gpu_for_the_engine_and_one_for_the_learner() -> None:
+    config = load(None, ["train.ahead=1", "loss.importance_cap=2"])
+    with pytest.raises(UsageError, match=r"take turns on one GPU: set train\.ahead=0"):
+        layout_of(config, Device("a GPU", 80 * GIB, count=1))
+    for count in (2, None):
+        found = layout_of(config, Device("a GPU", 80 * GIB, count=count))
+        assert (found.kind, found.gpus) == ("split", 2)

@@ -42,7 +42,8 @@ class ScoreStage(_BuiltIn):
     after = ()
 
     async def run(self, group: Group, problem: Problem, services: Services) -> tuple[Verdict, ...]:
-        return await score_group(group, problem, services.scorers, services.skipped, group.slot, partly=True)
+        order = (group.step << 12) + group.slot  # what is sampled ahead comes after what the learner waits for
+        return await score_group(group, problem, services.scorers, services.skipped, order, partly=True)
 
     @property
     def used(self) -> bool:
