@@ -80,8 +80,8 @@ class Training:
         await self.opened.finish()
 
     def note_end(self, step: int) -> None:
-        sampled = len(self.durability.journal.step(step).groups)
-        more = f" {sampled} groups that were sampled ahead of it are not trained on." if sampled else ""
+        sampled = len(self.durability.journal.step(step).groups) if self.config.train.ahead else 0
+        more = f" Groups that were sampled ahead and are not trained on: {sampled}." if sampled else ""
         self.observers.progress.note(f"The run ends after step {step}, at a plateau (train.stop).{more}")
 
     def begin(self, step: int, tasks: asyncio.TaskGroup, before: StepUnderWay | None = None) -> StepUnderWay:

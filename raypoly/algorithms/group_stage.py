@@ -69,8 +69,9 @@ class GroupStage(ABC):
     device: ClassVar[Literal["free", "between", "learner"]] = "free"
     """`free`: groups run at the same time. `between`: so they do once engines that share the learner's device sleep.
     `learner`: it needs that device too, under the sampler's weights: one group runs at a time, and before the step's
-    first update. With `train.ahead` a `free` stage may run while the step before is learned; any other one waits for
-    its own step, whose weights are then an update newer than the sampler's."""
+    first update. With `train.ahead` a `free` stage may run while the step before is learned, so what it asks of
+    learner or generator depends on the moment; any other one waits for its own step, whose weights are then an update
+    newer than the sampler's."""
     columns: ClassVar[Mapping[str, pa.DataType]] = {"value": pa.float64()}
     """The finding's Arrow columns. `run` returns the values of a single column, or a mapping of several."""
     optional: ClassVar[frozenset[str]] = frozenset()

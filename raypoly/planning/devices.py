@@ -19,7 +19,7 @@ from pathlib import Path
 
 from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
-from raypoly.planning.placement import Kind, needs_gpu, refuse_offload, refuse_sampling_ahead, resolve_placement
+from raypoly.planning.placement import Kind, needs_gpu, refuse_placement, resolve_placement
 
 GIB = 1024**3
 
@@ -201,7 +201,6 @@ def layout_of(config: Config, device: Device) -> DeviceLayout:
     shared = placement == "colocated" or (placement == "auto" and alone)
     gpus = 0 if not device.gpu else device.count or (ranks if shared else ranks + engines)
     found = resolve_placement(config.generator, gpus, ranks)
-    refuse_offload(config.train.offload, found.kind)
-    refuse_sampling_ahead(config, found)
+    refuse_placement(config.train, found.kind)
     kind: Kind = found.kind if found.on_gpu else "cpu"
     return DeviceLayout(kind, ranks, engines, through_host=found.transport not in ("ipc", "nccl"))

@@ -222,9 +222,8 @@ def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[
     if head:
         yield MemoryPart("the loss's head, trained", _share(16 * head, ranks), keys=("loss.name",))
     if (ranks > 1 or offload == "all") and not layout.through_host:
-        yield MemoryPart(
-            "whole weights for the engine", width(config.model.dtype == "bfloat16") * shape.parameters, HAND_OVER
-        )
+        copied = shape.parameters + (shape.head if shape.tied else 0)  # a tied head is copied as well
+        yield MemoryPart("whole weights for the engine", width(config.model.dtype == "bfloat16") * copied, HAND_OVER)
     elif ranks > 1:
         yield MemoryPart("a whole weight on its way to the host", 4 * shape.head, HAND_OVER)
     if lora and offload != "all":

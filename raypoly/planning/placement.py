@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from raypoly.core.config import Config, GeneratorConfig, Offloaded
+from raypoly.core.config import GeneratorConfig, TrainConfig
 from raypoly.core.errors import UsageError
 
 Kind = Literal["colocated", "split", "cpu"]
@@ -99,18 +99,14 @@ def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows:
     return Placement(kind, _route(config, kind, gpus > 0), on_gpu=kind != "cpu" and gpus > 0)
 
 
-def refuse_offload(offload: Offloaded, kind: Kind) -> None:
-    """Raise `UsageError` where no engine shares the learner's device."""
-    if offload != "none" and kind != "colocated":
+def refuse_placement(train: TrainConfig, kind: Kind) -> None:
+    """Raise `UsageError` where training needs an engine on the learner's device and there is none, or the reverse."""
+    if train.offload != "none" and kind != "colocated":
         raise UsageError(
-            f"train.offload={offload} makes room for an engine on the learner's GPU, where placement {kind} has none: "
-            "set train.offload=none or generator.placement=colocated."
+            f"train.offload={train.offload} makes room for an engine on the learner's GPU, where placement {kind} has "
+            "none: set train.offload=none or generator.placement=colocated."
         )
-
-
-def refuse_sampling_ahead(config: Config, placement: Placement) -> None:
-    """Raise `UsageError` where the engine is to sample while the learner has their device."""
-    if config.train.ahead and placement.sleeps:
+    if train.ahead and kind == "colocated":
         raise UsageError(
             "train.ahead=1 samples while the learner works, and with generator.placement=colocated they take turns on "
             "one GPU: set train.ahead=0, or generator.placement=split with a GPU for each."

@@ -28,7 +28,7 @@ from raypoly.data.templates import ChatTemplate, load_tokenizer
 from raypoly.data.verl_rows import NO_TEMPLATE
 from raypoly.planning.devices import ELSEWHERE, GIB, FreeResources, choose_device, layout_of, this_machine
 from raypoly.planning.model_shape import config_of, context_of, is_mixture, no_hub_model, require_whole, teacher_folder
-from raypoly.planning.placement import Placement, needs_gpu, refuse_offload, refuse_sampling_ahead
+from raypoly.planning.placement import needs_gpu, refuse_placement
 from raypoly.rollouts import engines, environments, scaffolds
 from raypoly.rollouts.environments.observation_template import ObservationTemplate
 from raypoly.rollouts.scaffolds.run_scaffolds import distinct_prompts, is_sampled, of_evaluations
@@ -208,8 +208,6 @@ def _ahead(config: Config) -> Iterator[str]:
     train, loss = config.train, losses.of_run(config)
     if not train.ahead:
         return
-    if config.generator.placement == "colocated":
-        refuse_sampling_ahead(config, Placement("colocated", "objects"))
     if train.refill:
         yield (
             f"train.ahead=1 samples a step before it is known which of its groups teach, and train.refill="
@@ -219,6 +217,11 @@ def _ahead(config: Config) -> Iterator[str]:
         yield (
             f"train.ahead=1 samples with the weights of a step's beginning, and train.mini_batch_prompts="
             f"{train.mini_batch_prompts} changes them in its middle: set train.ahead=0, or drop the other."
+        )
+    if train.max_mismatch is not None:
+        yield (
+            f"train.max_mismatch={train.max_mismatch:g} is of the weights that sampled, and with train.ahead=1 a step "
+            "learns with newer ones: drop one of them."
         )
     if not scaffolds.of_run(config).samples:
         yield f"train.ahead=1, and scaffold.name={scaffolds.name_of_run(config)} samples nothing: set train.ahead=0."
@@ -433,9 +436,9 @@ def _lengths(config: Config) -> Iterator[str]:
         )
 
 
-def _offload(config: Config) -> None:
+def _placement(config: Config) -> None:
     if config.generator.placement != "auto":  # which is known where the GPUs are
-        refuse_offload(config.train.offload, config.generator.placement)
+        refuse_placement(config.train, config.generator.placement)
 
 
 def _context(config: Config) -> Iterator[str]:
@@ -481,7 +484,7 @@ _CHECKS: Sequence[Callable[[Config], Iterator[str] | None]] = (
     _ahead,
     _schedule,
     lambda config: refuse_asking_between(config, config.generator.placement == "colocated", _asking(config)),
-    _offload,
+    _placement,
     lambda config: engines.check_engine_args(config.generator),
     _keys,
     _judge,

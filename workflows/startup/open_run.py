@@ -22,7 +22,7 @@ from raypoly.core.config import Config
 from raypoly.data import ProblemSet
 from raypoly.data.long_prompts import fit_training_prompts
 from raypoly.data.problem_set import describe_splits
-from raypoly.planning.placement import Placement, refuse_sampling_ahead
+from raypoly.planning.placement import Placement, refuse_placement
 from raypoly.planning.preflight import refuse_asking_between
 from raypoly.planning.run_config import usable_problems
 from raypoly.rollouts.scaffolds import Scaffold
@@ -195,7 +195,7 @@ async def _check_teacher(
 def _refuse_taking_turns(config: Config, parts: NamedParts, placement: Placement, trains: bool) -> None:
     refuse_asking_between(config, placement.sleeps, parts.on_learner_device)
     if trains:
-        refuse_sampling_ahead(config, placement)
+        refuse_placement(config.train, placement.kind)
 
 
 def _connect(stack: AsyncExitStack, directory: RunDirectory, store: Store, progress: Progress) -> None:

@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from actors import ray_internals
 from actors.calls import result, told
 from raypoly.core.config import Config
-from raypoly.planning.placement import Placement, refuse_offload, resolve_placement, without_engines
+from raypoly.planning.placement import Placement, resolve_placement, without_engines
 from workflows.startup.ray_cluster import ACTOR_CPUS, joins_cluster
 
 _MODEL_SHARE = 0.1  # share of a GPU for the actor of a stage's model, by Ray's count
@@ -78,7 +78,6 @@ async def reserve_resources(
         placement = resolve_placement(config.generator, gpus, ranks, shared and ray_internals.autoscales())
     else:
         placement = without_engines(gpus, ranks)
-    refuse_offload(config.train.offload, placement.kind)
     engines = config.generator.engines if samples else 0
     if placement.kind == "cpu" and config.generator.placement == "auto" and config.model.path is not None and shared:
         note(

@@ -189,7 +189,8 @@ def metrics_row(
         "seconds": _rounded(times.seconds),
         "exposed": _rounded(times.exposed),
         "tail": _rounded(times.tail),
-        "paused_seconds": sum(pause["seconds"] for pause in pauses),
+        # with `train.ahead` a pause may have begun in the turn of the step before
+        "paused_seconds": min(sum(pause["seconds"] for pause in pauses), times.seconds["total"]),
         "pauses": list(pauses),
         **judge,
         "labelled_by": dict(Counter(t.group.labels.judge for t in groups if t.group.labels is not None)),

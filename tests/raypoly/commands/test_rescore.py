@@ -225,7 +225,7 @@ def reported_row(*groups: Group) -> dict[str, Any]:
     """The row of metrics of a step of these groups."""
     trained = [TrainingGroup(group, np.zeros(len(group.rollouts)), np.zeros(len(group.rollouts))) for group in groups]
     stats = UpdateStats(1, "digest", 0.0, 1.0, False, 1.0, 0, 0, LossStats(), 3e-4)
-    return metrics_row(0, trained, stats, Waterfall({}, {}, {}), [], 0.0, {})
+    return metrics_row(0, trained, stats, Waterfall({"total": 1.0}, {}, {}), [], 0.0, {})
 
 
 def test_without_evidence_strategies_are_unknown_and_pass_at_k_is_not() -> None:

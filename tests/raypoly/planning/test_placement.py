@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from raypoly.core.config import GeneratorConfig
+from raypoly.core.config import GeneratorConfig, TrainConfig
 from raypoly.core.errors import UsageError
-from raypoly.planning.placement import Kind, Placement, refuse_offload, resolve_placement
+from raypoly.planning.placement import Kind, Placement, refuse_placement, resolve_placement
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_learner_of_several_ranks_takes_as_many_gpus() -> None:
 
 @pytest.mark.parametrize("kind", ["split", "cpu"])
 def test_nothing_is_offloaded_where_no_engine_shares_the_learners_gpu(kind: Kind) -> None:
-    refuse_offload("none", kind)
-    refuse_offload("all", "colocated")
+    refuse_placement(TrainConfig(), kind)
+    refuse_placement(TrainConfig(offload="all"), "colocated")
     with pytest.raises(UsageError, match=rf"^train\.offload=all makes room .* where placement {kind} has none: set"):
-        refuse_offload("all", kind)
+        refuse_placement(TrainConfig(offload="all"), kind)
