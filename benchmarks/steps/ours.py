@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from transformers import AutoTokenizer
@@ -26,8 +27,6 @@ from raypoly.run.run_identity import resolve_run
 from tests.support.paced_process import Pace
 from tests.support.step_tables import MeasuredStep
 from workflows.startup.open_run import open_run
-from workflows.step.stopwatch import Stopwatch
-from workflows.step.training_group import TrainingGroup
 from workflows.train import Training
 
 STEPS = 1000
@@ -68,8 +67,8 @@ class _Counted(Training):
 
     stats: UpdateStats
 
-    async def learn(self, step: int, flows: Sequence[asyncio.Task[TrainingGroup]], watch: Stopwatch) -> UpdateStats:
-        self.stats = await super().learn(step, flows, watch)
+    async def learn(self, *given: Any) -> UpdateStats:
+        self.stats = await super().learn(*given)
         return self.stats
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -221,10 +221,10 @@ def test_losing_each_of_two_engines_and_every_other_actor_ends_with_the_bits_of_
             ray.kill(ray.get_actor("generator"))
         await sync(weights)
 
-    async def sleeping_first(learning: LearnerSession, step: int, groups: Sequence[Any], watch: Any) -> UpdateStats:
+    async def sleeping_first(learning: LearnerSession, step: int, *others: Any) -> UpdateStats:
         if step == 1:
             slept.append(await sleeps(seen[0]))
-        return await update(learning, step, groups, watch)
+        return await update(learning, step, *others)
 
     async def kill(opened: OpenRun, step: int) -> None:
         if step == 0:  # while it samples: its replacement needs weights in the middle of a step
