@@ -314,7 +314,7 @@ def test_what_was_sampled_ahead_of_a_plateau_is_dropped_and_told(tmp_path: Path)
     opened = finished(opening(tmp_path / "run", *stop, steps=50))
     assert opened.durability.journal.completed_steps() == (0, 1)
     said = (tmp_path / "run" / "progress.txt").read_text()
-    assert "ends after step 2, at a plateau (train.stop). 4 groups that were sampled ahead of it are not" in said
+    assert "at a plateau (train.stop). Groups that were sampled ahead and are not trained on: 4." in said
     again = finished(opening(tmp_path / "run", *stop, steps=50))
     assert again.services.generator.submitted == []  # type: ignore[attr-defined]
     more = finished(opening(tmp_path / "run", steps=4))
