@@ -73,7 +73,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is put away
     try:
         with contextlib.ExitStack() as stack:
-            folder = given.keep or Path(stack.enter_context(_folder()))
+            folder = given.keep or Path(stack.enter_context(hosts_folder()))
             folder.mkdir(parents=True, exist_ok=True)
             seen = []
             for each in _runs(given, folder, stack):
@@ -145,7 +145,7 @@ def infra_trained(place: str) -> int | None:
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[str]:
+def hosts_folder() -> Iterator[str]:
     """A folder that all hosts see. Those of killed harnesses go."""
     for old in _PLACE.glob(f"{_PREFIX}*"):
         pid = old.name.removeprefix(_PREFIX).partition("-")[0]

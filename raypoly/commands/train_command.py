@@ -45,6 +45,7 @@ def train(
     rehearse: Annotated[
         bool, typer.Option("--rehearse", help="Try every part in one step aside, forecast the run, exit.")
     ] = False,
+    timings: Annotated[bool, typer.Option("--timings", help="Say what each second of the start went to.")] = False,
 ) -> None:
     """Train, or go on with a stopped run. Print the results of a finished one."""
     if ((gpu is not None or verbose) and not dry_run) or (dry_run and rehearse):
@@ -68,8 +69,10 @@ def train(
         run_rehearsal(fixed, directory)
         return
     Crash.run_dir = directory.location.folder
+    from workflows.observers.progress import Progress
     from workflows.train import run
 
+    Progress.timings = timings
     run(chosen)
     _show_end(chosen, directory, config, overrides or [])
 

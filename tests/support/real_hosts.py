@@ -137,7 +137,7 @@ class RealHosts:
         dashboard: bool = False,
     ):
         """The first is the head, which has no CPU for actors; each other has `cpus`. `environment`: of all hosts.
-        `dashboard`: the head takes jobs, at `dashboard_address`."""
+        `dashboard`: the head takes jobs, at `dashboard_address`; they bring the code."""
         self._count, self._cpus, self._dashboard = count, cpus, dashboard
         self.trouble = ""
         """A fault of `BEFORE` that the last host has after the next `restore`, until that after it."""
@@ -172,6 +172,11 @@ class RealHosts:
     @property
     def head(self) -> RealHost:
         return self._hosts[0]
+
+    @property
+    def all(self) -> Sequence[RealHost]:
+        """The head first."""
+        return self._hosts
 
     @property
     def address(self) -> str:
@@ -275,7 +280,7 @@ class RealHosts:
         if first.stdout.readline() != "up\n":
             raise Impossible("mount, PID and UTS namespaces can't be made")
         pid = next(pid for pid, parent in parents() if parent == first.pid)
-        code_path = {} if code == "none" else {"PYTHONPATH": "/tmp/code"}
+        code_path = {} if code == "none" or self._dashboard else {"PYTHONPATH": "/tmp/code"}
         return RealHost(name, cable, trouble, first, pid, {**self._environment, **code_path})
 
     def _start_ray(self, hosts: Sequence[RealHost]) -> None:

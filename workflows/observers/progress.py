@@ -8,11 +8,13 @@ Both show a pause of training: since when, why, and that it ends by itself.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
@@ -34,11 +36,15 @@ class Progress:
     estimated from this start's steps, without its pauses.
     """
 
+    timings: ClassVar[bool] = False
+    """Whether `start` says what each second since the process began went to."""
+
     def __init__(self, console: Console, now: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._now, self._began = now, now()
         self._total = self._first = 0
         self._paused = 0.0
+        self._waits: dict[str, float] = {"Imports and config": process_seconds()}
         self._printed = float("-inf")
         self._held: str | None = None
         self._stage_seconds = _STAGE_SECONDS
@@ -49,6 +55,8 @@ class Progress:
 
     def start(self, total_steps: int, first_step: int) -> None:
         self._total, self._first, self._began, self._paused = total_steps, first_step, self._now(), 0.0
+        if self.timings:
+            self.note(self._describe_start(process_seconds()))
         self.note(f"{total_steps} steps" + (f"; {first_step} are done already." if first_step else "."))
         if self._bars is not None:
             self._bars.start()
@@ -92,18 +100,23 @@ class Progress:
         """Tell that the block is still at `what`; without `announce`, only if it takes long."""
         if announce:
             self.note(f"{what} ...")
-        before, self._stage_seconds = self._stage_seconds, SILENT_SECONDS
+        before, self._stage_seconds, began = self._stage_seconds, SILENT_SECONDS, self._now()
         bars = self._bars is not None and self._bars.live.is_started
         try:
             with nullcontext() if bars else waiting(what, self._console, lambda: self._printed):
                 yield
         finally:
             self._stage_seconds = before
+            self._waits[what] = self._waits.get(what, 0.0) + self._now() - began
 
     def finish(self) -> None:
         self._flush()
         if self._bars is not None:
             self._bars.stop()
+
+    def _describe_start(self, seconds: float) -> str:
+        parts = {**self._waits, "the rest": seconds - sum(self._waits.values())}
+        return f"Ready after {seconds:.1f} s: " + ", ".join(f"{what} {took:.1f}" for what, took in parts.items())
 
     def _flush(self) -> None:
         if self._held is not None:
@@ -120,6 +133,12 @@ class Progress:
         done = done_steps - self._first
         elapsed = self._now() - self._began - self._paused
         return elapsed / done * (self._total - done_steps) if done > 0 else None
+
+
+def process_seconds() -> float:
+    """Since this process began (Linux)."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def describe_step(row: Mapping[str, Any]) -> str:

@@ -151,3 +151,17 @@ def test_a_terminal_shows_the_same_lines_above_bars() -> None:
         assert word in shown
     for line in ("Resumed after 61 s.", "a note [not markup]", "reward 0.360"):
         assert line in shown
+
+
+def test_timings_say_what_the_start_went_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, clock = io.StringIO(), Clock()
+    progress = Progress(Console(file=out), clock)
+    for what, seconds in (("Starting Ray", 4.2), ("Getting the model", 0.5)):
+        with progress.waiting(what, announce=False):
+            clock.time += seconds
+    monkeypatch.setattr(Progress, "timings", True)
+    progress.start(10, 0)
+    told = re.search(r"Ready after ([\d.]+) s: Imports and config ([\d.]+), (.*), the rest ", out.getvalue())
+    assert told is not None
+    assert float(told[1]) >= float(told[2]) > 0.5, "an interpreter that has imported pytest is older than that"
+    assert told[3] == "Starting Ray 4.2, Getting the model 0.5"

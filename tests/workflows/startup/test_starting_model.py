@@ -36,7 +36,7 @@ def test_a_gguf_file_becomes_a_folder_that_keeps_the_name_of_the_config(
 
 def test_a_driver_of_the_default_run_loads_no_library_of_models_or_tensors() -> None:
     """Its errors come a second after the command, and it holds 130 MiB less."""
-    heavy = ("transformers", "torch", "vllm")
+    heavy = ("transformers", "torch", "vllm", "openai")
     asked = (
         "import sys, workflows.train; from raypoly.algorithms import losses; from raypoly.core import settings;"
         "losses.of_run(settings.load(None, [], note=lambda text: None));"

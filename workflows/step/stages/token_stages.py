@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,8 +25,10 @@ from raypoly.data.templates import load_tokenizer
 from raypoly.planning.model_shape import teacher_folder
 from raypoly.planning.preflight import asks_learner_device
 from raypoly.rollouts.teacher_model import TeacherSpec, check_tokenizers
-from raypoly.rollouts.teacher_server import TeacherServer
 from workflows.step.services import Services
+
+if TYPE_CHECKING:
+    from raypoly.rollouts.teacher_server import TeacherServer
 
 
 class LogprobsStage(GroupStage):
@@ -109,6 +111,8 @@ class TeacherLogprobsStage(LogprobsStage):
 
     @cached_property
     def server(self) -> TeacherServer:
+        from raypoly.rollouts.teacher_server import TeacherServer  # its HTTP client takes half a second of CPU
+
         return TeacherServer(self._distill)
 
     def check_student(self, folder: Path) -> None:
