@@ -132,15 +132,19 @@ def submission_id() -> str | None:
 
 
 async def tell_job(job: str, metadata: Mapping[str, str], message: str) -> None:
-    """Show these on the dashboard's page of a submitted job, beside its own metadata, as long as it runs."""
+    """Show these on the dashboard's page of a submitted job, before its own metadata, as long as it runs."""
     # late: an error here is the caller's warning
     from ray.dashboard.modules.job.common import JobInfoStorageClient, JobStatus
 
     storage = JobInfoStorageClient(ray._private.worker.global_worker.gcs_client)
     info = await storage.get_info(job, timeout=_JOB_SECONDS)
     if info is not None and info.status == JobStatus.RUNNING:  # Ray writes another status after this process's end
-        told = {**(info.metadata or {}), **metadata}
-        if (name := (info.metadata or {}).get("job_name")) not in (None, job):  # of whoever submitted it
+        before = info.metadata or {}
+        told = {
+            **metadata,
+            **{key: value for key, value in before.items() if key not in metadata},
+        }  # it shows the first
+        if (name := before.get("job_name")) not in (None, job):  # of whoever submitted it
             told["job_name"] = name
         await storage.put_info(job, replace(info, metadata=told, message=message), timeout=_JOB_SECONDS)
 

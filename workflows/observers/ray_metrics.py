@@ -104,7 +104,8 @@ class JobPage:
     def __init__(self, directory: RunDirectory, note: Callable[[str], None]) -> None:
         self._job, self._steps, self._note = ray_internals.submission_id(), directory.config.train.steps, note
         report = f"{directory.location.plain}/{REPORT} (when it ends; before: raypoly watch {directory.uri})"
-        self._told = {"job_name": directory.name, "run": directory.name, "report": report}
+        self._told = {"run": directory.name, "step": f"0 of {self._steps}"}
+        self._more = {"report": report, "job_name": directory.name}
         self._line = f"{directory.name} starts"
         self._sending: asyncio.Task[None] | None = None
         self._changed = self._failed = False
@@ -137,7 +138,7 @@ class JobPage:
         while self._changed:
             self._changed = False
             try:
-                await ray_internals.tell_job(self._job, self._told, self._line)
+                await ray_internals.tell_job(self._job, {**self._told, **self._more}, self._line)
             except Exception as error:  # noqa: BLE001 - Ray's own storage promises nothing, and is only looked at
                 if not self._failed:
                     self._note(f"The dashboard's page of this job may stay behind ({describe_error(error)}).")
