@@ -13,7 +13,8 @@ fault, dealt by the seed like cards; the fault strikes the host of an actor, onc
     slow         200 ms and 2 % loss, a way                the command again       other-code  raypoly 0.0.1
 
 The last column are there before the start, on the last host; in the full disk's run the code is Ray's `working_dir`,
-as in a job. Exit code 1 if a run is not equal, 2 where this machine can't have such hosts.
+as in a job. With `silent-judge` (not by default) a server judges, and is cut off. Exit code 1 if a run is not equal, 2
+where this machine can't have such hosts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from raypoly.core.errors import RaypolyError
 from raypoly.run.store.lease import is_alive
 from tests.support.kill_plan import Kill, kill_plans
 from tests.support.ray_machines import Impossible
-from tests.support.real_hosts import BEFORE, FAULTS, LASTING, HeadDriver, RealHosts
+from tests.support.real_hosts import BEFORE, FAULTS, LASTING, SILENT, HeadDriver, RealHosts
 
 SECONDS, MOST_LINES = 20.0, 12
 _PLACE, _PREFIX = Path("/var/tmp"), "raypoly-hosts-"  # each host has its own /tmp
@@ -105,6 +106,9 @@ def _runs(given: argparse.Namespace, folder: Path, stack: contextlib.ExitStack) 
         place = stack.enter_context(s3_server(hosts.network.address)).uri("hosts/run-{}")
     own = [f"train.steps={given.steps}", "train.checkpoint_every=2", "evaluate.every=0", "ray.dashboard=false"]
     overrides = [*own, "generator.engine=transformers", *given.set]
+    if any(name.startswith(SILENT) for name in given.faults):
+        url = stack.enter_context(hosts.judge_server())
+        overrides += ["judge.name=openai", "judge.model=marker", f"judge.base_url={url}"]
     runs = len(given.faults) if given.runs is None else given.runs
     kills = [_planned(plan[0]) for plan in islice(kill_plans(given.seed, 1, given.faults), runs)]
     print(f"{'fault':<14}{'stood s':>8}{'retries':>9}{'starts':>8}{'equal':>7}{'twice':>7}{'infra':>7}", flush=True)
@@ -157,7 +161,7 @@ def hosts_folder() -> Iterator[str]:
 
 def _faults(text: str) -> list[str]:
     names = text.split(",")
-    if unknown := sorted({name.partition(":")[0] for name in names} - set(FAULTS)):
+    if unknown := sorted({name.partition(":")[0] for name in names} - {*FAULTS, SILENT}):
         raise argparse.ArgumentTypeError(f"no such fault: {', '.join(unknown)}")
     return names
 
@@ -166,7 +170,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=3)
     parser.add_argument(
-        "--faults", type=_faults, default=list(FAULTS), help=f"comma-separated, of: {', '.join(FAULTS)}"
+        "--faults", type=_faults, default=list(FAULTS), help=f"comma-separated, of: {', '.join((*FAULTS, SILENT))}"
     )
     parser.add_argument("--runs", type=int, help="under a fault each; default: one for each fault named")
     parser.add_argument("--seed", type=int, default=0)

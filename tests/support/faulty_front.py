@@ -50,6 +50,7 @@ class Front(ABC):
     certificates: Certificates | None = None
     """With certificates it speaks https, one request per connection."""
     latency: float = 0.0
+    host: str = "127.0.0.1"
     port: int = 0
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -119,10 +120,10 @@ class Front(ABC):
                 return
             if self._keeper is None:
                 # a bound socket that never listens keeps the port while the listener is closed
-                self._keeper = _bound(self.port)
+                self._keeper = _bound(self.host, self.port)
                 self.port = self._keeper.getsockname()[1]
                 scheme = "http" if self.certificates is None else "https"
-                self.url = f"{scheme}://127.0.0.1:{self.port}/v1"
+                self.url = f"{scheme}://{self.host}:{self.port}/v1"
             self.stopped = False
             self._listener = _Listener(self)
             threading.Thread(target=self._listener.serve_forever, args=(0.02,), daemon=True).start()
@@ -163,7 +164,7 @@ class _Listener(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, front: Front) -> None:
-        super().__init__(("127.0.0.1", front.port), type("FaultyHandler", (Handler,), {"front": front}))
+        super().__init__((front.host, front.port), type("FaultyHandler", (Handler,), {"front": front}))
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore broken connections, which are intended, and print every other error."""
@@ -213,11 +214,11 @@ def serve_until_interrupted(front: Front) -> None:
         threading.Event().wait()
 
 
-def _bound(port: int) -> socket.socket:
+def _bound(host: str, port: int) -> socket.socket:
     keeper = socket.socket()
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    keeper.bind(("127.0.0.1", port))
+    keeper.bind((host, port))
     return keeper
 
 

@@ -26,14 +26,16 @@ from pathlib import Path
 
 from raypoly.core.caches import cache_root
 from tests.support.driver_process import ROOT, Driver
+from tests.support.faulty_server import Server
 from tests.support.ray_machines import TITLES, Host, Impossible, Network, ip, process_title
 from tests.support.slow_link import slow_cable
 from workflows.startup.ray_cluster import parents
 
 BEFORE = {"full-disk": "ours", "no-code": "none", "other-code": "other"}
 """Faults that a host has before the run starts, and its code."""
-LASTING = ("cut", "half-open", "slow")
-FAULTS = (*LASTING, "kill-raylet", "lose-head", *BEFORE)
+SILENT = "silent-judge"
+LASTING = ("cut", "half-open", "slow", SILENT)
+FAULTS = (*LASTING[:3], "kill-raylet", "lose-head", *BEFORE)
 DELAY, LOSS = 0.2, 0.02  # of a slow host's frames, each way: seconds, and the share that is lost
 _ENV = ("env", "-C", "/tmp/code", "-u", "PYTHONPATH", "-u", "RAY_ADDRESS")
 _TRIES, _START_SECONDS, _PORT = 4, 180.0, 6379
@@ -191,6 +193,17 @@ class RealHosts:
         command = [*self.head.inside(RAY_ADDRESS=self.address), *command]
         return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, timeout=timeout).stdout
 
+    @contextlib.contextmanager
+    def judge_server(self) -> Iterator[str]:
+        """A server of OpenAI's kind on a host of its own, which `SILENT` cuts off. Yields its address."""
+        self._judge = self.network.host()
+        server = Server(host=self._judge.address)
+        self._judge.run(server.open)
+        try:
+            yield server.url
+        finally:
+            server.end()
+
     def restore(self) -> None:
         """All hosts are up and have their part of Ray, and the last one its `trouble`."""
         troubles = [""] * (self._count - 1) + [self.trouble]
@@ -225,6 +238,10 @@ class RealHosts:
     def hit(self, kind: str, actor: str, seconds: float) -> bool:
         """Do it to the host that an actor is on, for so long. Returns False if there is no such actor."""
         if kind in BEFORE:
+            return True
+        if kind == SILENT:
+            with self._judge.cut_off():
+                time.sleep(seconds)
             return True
         struck = self._hosts[:1] if kind == "lose-head" else [each for each in self._hosts if each.has(TITLES[actor])]
         if not struck:
