@@ -57,7 +57,8 @@ class Progress:
         self._total, self._first, self._began, self._paused = total_steps, first_step, self._now(), 0.0
         if self.timings:
             self.note(self._describe_start(process_seconds()))
-        self.note(f"{total_steps} steps" + (f"; {first_step} are done already." if first_step else "."))
+        done = f"; {first_step} {'is' if first_step == 1 else 'are'} done already." if first_step else "."
+        self.note(f"{total_steps} steps{done}")
         if self._bars is not None:
             self._bars.start()
             self._show_bar("step", first_step, total_steps)
