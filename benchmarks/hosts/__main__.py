@@ -108,7 +108,7 @@ def _runs(given: argparse.Namespace, folder: Path, stack: contextlib.ExitStack) 
     overrides = [*own, "generator.engine=transformers", *given.set]
     if any(name.startswith(SILENT) for name in given.faults):
         url = stack.enter_context(hosts.judge_server())
-        overrides += ["judge.name=openai", "judge.model=marker", f"judge.base_url={url}"]
+        overrides += ["judge.name=openai", "judge.model=marker", "judge.cache_mib=0", f"judge.base_url={url}"]
     runs = len(given.faults) if given.runs is None else given.runs
     kills = [_planned(plan[0]) for plan in islice(kill_plans(given.seed, 1, given.faults), runs)]
     print(f"{'fault':<14}{'stood s':>8}{'retries':>9}{'starts':>8}{'equal':>7}{'twice':>7}{'infra':>7}", flush=True)
