@@ -529,7 +529,8 @@ def refuse_asking_between(config: Config, sleeps: bool, stages: Sequence[str] = 
 
 
 def check_room(config: Config, here: FreeResources, remote: bool = False) -> None:
-    """Raise `UsageError` if memory or disk are too small for the run."""
+    """Raise `UsageError` if memory or disk are too small for the run. On a cluster that is joined the actors' memory is
+    their nodes'."""
     workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
     more_engines = (config.generator.engines - 1) * (ENGINE_MEMORY + config.generator.memory_gib)
     if judge.in_engine(config.judge) and asks_judge(config):
@@ -538,7 +539,7 @@ def check_room(config: Config, here: FreeResources, remote: bool = False) -> Non
     memory = BASE_MEMORY + more_ranks
     if is_sampled(config):
         memory += config.generator.memory_gib + more_engines + workers
-    if here.memory < memory * GIB:
+    if here.memory < memory * GIB and not os.environ.get("RAY_ADDRESS"):
         raise UsageError(
             f"This run needs about {memory:.1f} GiB of memory and {here.memory / GIB:.1f} GiB are free: close "
             "something, or lower generator.memory_gib, generator.engines, scorer.workers, scorer.memory_mib or "

@@ -254,6 +254,7 @@ T = TypeVar("T")
 
 _CLONE_NEWNET = 0x40000000
 _NAMESPACES = Path("/run/netns")
+_BRIDGE = "02:00:00:00:00:02"
 
 
 class Impossible(Exception):
@@ -320,7 +321,8 @@ class Network:
 
     def __enter__(self) -> Network:
         _sweep()
-        ip("link", "add", self.bridge, "type", "bridge")
+        # with an address of its own; else it has the lowest of its hosts', and the others lose it when that one goes
+        ip("link", "add", self.bridge, "address", _BRIDGE, "type", "bridge")
         try:
             ip("address", "add", f"{self.address}/24", "dev", self.bridge)
             ip("link", "set", self.bridge, "up")

@@ -215,9 +215,15 @@ def test_a_model_that_the_hub_does_not_give_is_told_before_a_start(
     assert told.stderr.startswith("model.path=org/none is no folder here and could not be had from the Hugging Face")
 
 
-def test_too_little_memory_is_refused_with_both_numbers(tmp_path: Path) -> None:
-    message = refused(tmp_path, here=FreeResources(memory=3 * GIB, disk=64 * GIB))
+def test_too_little_memory_is_refused_with_both_numbers_where_the_actors_will_run_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = FreeResources(memory=3 * GIB, disk=64 * GIB)
+    message = refused(tmp_path, here=small)
     assert "3.0 GiB are free" in message
+    with monkeypatch.context() as cluster:
+        cluster.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+        check_config(load(None, [], note=print), tmp_path, small)
     here = this_machine(tmp_path)
     assert here.memory > 0
     assert "GiB are free" in refused(tmp_path, "generator.memory_gib=1000000", here=here)
