@@ -206,20 +206,3 @@ def test_advantages_under_the_mean_baseline_add_to_zero(
         Worth(SetConfig(set_size=n, reduction=reduction)),
     ):
         assert group.advantages(objective).sum() == pytest.approx(0, abs=1e-9)
-
-
-@settings(max_examples=60)
-@given(shuffled(), st.data())
-def test_merging_two_strategies_raises_no_set_of_the_engine(
-    both: tuple[Judged, list[int]], data: st.DataObject
-) -> None:
-    group, _ = both
-    n = data.draw(st.integers(1, len(group.rewards)))
-    chosen = np.array(list(itertools.combinations(range(len(group.rewards)), n)))
-    rewards = np.array(group.rewards, dtype=np.float64)[chosen]
-
-    def worths(judged: Judged) -> Float64:
-        labels, degenerate = judged.arrays
-        return Worth(SetConfig(set_size=1)).score(Sets(rewards, labels[chosen], degenerate[chosen], None))
-
-    assert np.all(worths(group.merged()) <= worths(group))

@@ -29,10 +29,6 @@ def test_flowrl_normalises_rewards_as_grpo_does_with_its_deviation(case: Any, st
     np.testing.assert_allclose(got, case["expected"][NAMES[std]], atol=1e-9)
 
 
-def test_equal_rewards_have_no_advantage() -> None:
-    assert not build("grpo", std="sample").advantages(rewards=[1.0] * 8).any()
-
-
 def test_an_unknown_objective_names_the_nearest() -> None:
     with pytest.raises(UsageError, match="did you mean 'grpo'"):
         build("grppo")
@@ -63,11 +59,6 @@ def test_each_set_of_peers_is_a_group_of_its_own(std: Deviation, rows: list[tupl
 def test_alone_and_among_equals_there_is_nothing_to_learn(std: Deviation) -> None:
     peers = [("plan", None), ("solve", 0), ("solve", 0), ("observe", None)]
     np.testing.assert_array_equal(compare_with_peers([7.0, 1.0, 1.0, -3.0], peers, std), 0.0)
-
-
-def test_a_role_and_its_parent_make_peers_together() -> None:
-    peers = [("solve", 0), ("plan", 0), ("solve", None), ("solve", 0)]
-    np.testing.assert_array_equal(compare_with_peers([1.0, 1.0, 1.0, 0.0], peers, "none"), [0.5, 0.0, 0.0, -0.5])
 
 
 def test_no_rollouts_have_no_advantages() -> None:

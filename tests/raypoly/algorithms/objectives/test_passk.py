@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raypoly.algorithms.objectives import KNOWN, build
+from raypoly.algorithms.objectives import build
 from raypoly.algorithms.objectives.levels import Levels
 from raypoly.algorithms.objectives.passk_training import of_groups
 from raypoly.algorithms.objectives.set_functions import SetConfig, SetObjective, Sets
@@ -70,20 +70,6 @@ def test_set_rl_pkpo_and_passk_training_are_one_family(case: Any) -> None:
         np.testing.assert_allclose(pkpo("none", n, one["rewards"]), one["pkpo_s"], atol=1e-9)
         training = build("passk_training", k=n).advantages(rewards=one["rewards"])
         np.testing.assert_allclose(training, np.array(one["adv_mean"]) / math.sqrt(rho * (1 - rho)), atol=1e-8)
-
-
-def test_two_right_of_eight_with_k_4() -> None:
-    rewards = [1, 0, 0, 1, 0, 0, 0, 0]
-    for baseline, (right, wrong) in {
-        "none": (1 / 2, 5 / 14),
-        "loo_minus_one": (2 / 7, 0),
-        "loo": (17 / 98, -13 / 98),
-    }.items():
-        got = pkpo(baseline, 4, rewards)
-        np.testing.assert_allclose(got[[0, 1]], [right, wrong], atol=1e-12)
-    training = build("passk_training", k=4).advantages(rewards=rewards)
-    np.testing.assert_allclose(training[[0, 1]], np.array([3 / 14, -1 / 14]) / math.sqrt(33 / 196), atol=1e-12)
-    np.testing.assert_allclose(pkpo("loo", 2, [1, 1, 1, 1]), [-1 / 6] * 4, atol=1e-12)
 
 
 def by_definition(rewards: list[int], k: int, baseline: str) -> list[Fraction]:
@@ -150,14 +136,6 @@ def test_groups_with_nothing_to_learn_from_have_exact_zeros(rewards: list[float]
         assert not build(name, **params).advantages(rewards=rewards).any(), name
 
 
-def test_k_1_is_grpos_family() -> None:
-    rewards = [0.0, 1.0, 0.25, 0.5, 1.0]
-    dr_grpo = build("grpo").advantages(rewards=rewards)
-    np.testing.assert_allclose(pkpo("none", 1, rewards), np.array(rewards) / 5, atol=1e-12)
-    training = build("passk_training", k=1).advantages(rewards=rewards)
-    np.testing.assert_allclose(training, dr_grpo / np.std(rewards), atol=1e-12)
-
-
 def test_drawn_groups_repeat_with_their_seed_and_go_to_the_analytic_form() -> None:
     rewards = [1, 0, 0, 1, 0, 0, 0, 0]
 
@@ -198,9 +176,3 @@ def test_a_k_that_does_not_fit_is_refused(name: str, params: dict[str, Any], siz
         build(name, **params).check(size)
     with pytest.raises(UsageError, match=message):
         build(name, **params).advantages(rewards=[0.0] * size)
-
-
-def test_none_of_the_family_asks_the_judge() -> None:
-    for name in ("pkpo", "passk_training", "best_minus_second"):
-        assert name in KNOWN
-        assert build(name).needs == frozenset()

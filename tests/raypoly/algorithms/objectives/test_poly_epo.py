@@ -42,7 +42,7 @@ batches = st.tuples(st.integers(1, 5), st.integers(2, 9)).flatmap(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(batches)
 def test_a_batch_is_each_of_its_groups_alone(batch: Any) -> None:
     rewards, labels, marks, n, params = batch

@@ -19,7 +19,7 @@ LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
 """Six right loops, one right comprehension, one wrong recursion."""
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(groups())
 def test_every_variant_is_its_enumeration(group: Group) -> None:
     rewards, labels, *_ = group

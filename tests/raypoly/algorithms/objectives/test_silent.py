@@ -18,7 +18,7 @@ class MeanReward(SetObjective):
         return sets.rewards_Kn.mean(axis=1)
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(groups(), st.sampled_from(["sum", "mean", "unit"]))
 def test_poly_epos_silence_is_that_of_exact_rationals(group: Group, reduction: str) -> None:
     rewards, labels, *_ = group

@@ -80,17 +80,7 @@ def test_both_baselines_are_their_enumeration(group: list[tuple[int, int]], base
     np.testing.assert_allclose(coverage(rewards, labels, n, baseline), want, atol=1e-12)
 
 
-@pytest.mark.parametrize("baseline", BASELINES)
-@pytest.mark.parametrize("rewards", [(0, 1), (-1, 0, 1, 2, 3)], ids=["binary", "graded"])
-def test_every_set_size_of_twelve_is_its_enumeration(baseline: str, rewards: tuple[int, ...]) -> None:
-    rng = np.random.default_rng(len(rewards))
-    for n in range(1, 13 - (baseline == "mean")):
-        drawn, labels = rng.choice(rewards, 12).tolist(), rng.choice([1, 1, 2, 3, 100], 12).tolist()
-        want = [float(value) for value in by_definition(drawn, labels, n, baseline)]
-        np.testing.assert_allclose(coverage(drawn, labels, n, baseline), want, atol=1e-12)
-
-
-@pytest.mark.parametrize("n", [1, 2, 16, 300, 512, 1000, 1023, 1024])
+@pytest.mark.parametrize("n", [1, 2, 300, 1023, 1024])
 @pytest.mark.parametrize("graded", [False, True])
 def test_1024_rollouts_are_those_of_exact_rationals(n: int, graded: bool) -> None:
     rng = np.random.default_rng(n)
@@ -118,7 +108,7 @@ def test_1024_rollouts_are_those_of_exact_rationals(n: int, graded: bool) -> Non
         assert centred.sum() == pytest.approx(0, abs=1e-10)
 
 
-@pytest.mark.parametrize(("N", "n"), [(8, 4), (2, 1), (1024, 16), (1024, 512), (300, 300)])
+@pytest.mark.parametrize(("N", "n"), [(2, 1), (1024, 512), (300, 300)])
 def test_the_table_of_chances_has_the_bits_of_each_alone(N: int, n: int) -> None:
     assert avoiding(N, N - 1, n - 1).tolist() == [avoid(S, N - 1, n - 1) for S in range(N + 1)]
     assert avoiding(N, N - 2, n - 2).tolist() == [avoid(S, N - 2, n - 2) for S in range(N + 1)]
@@ -166,7 +156,7 @@ def test_no_wrong_rollout_and_no_missing_attempt_is_ever_paid(
         assert np.all(got >= 0)
 
 
-@pytest.mark.parametrize(("N", "n"), [(8, 4), (8, 8), (12, 2), (1024, 16)])
+@pytest.mark.parametrize(("N", "n"), [(8, 8), (12, 2), (1024, 16)])
 def test_a_strategy_that_all_but_n_less_2_have_is_worth_nothing(N: int, n: int) -> None:
     for right in range(1, N + 1):
         got = coverage([1] * right + [0] * (N - right), [3] * N, n)
