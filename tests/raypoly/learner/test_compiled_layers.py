@@ -21,7 +21,7 @@ from tests.raypoly.learner.test_precision import distance, gradients, kept, lear
 from tests.support.compilers import needs_compiler
 from tests.support.random_rows import random_rows, update
 
-KINDS: tuple[Recomputing, ...] = ("off", "products", "layers")
+KINDS: tuple[Recomputing, ...] = ("products", "layers")
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def graphs_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("off", "float32"), ("products", "bfloat16"), ("layers", "bfloat16")])
+@pytest.mark.parametrize(("kind", "dtype"), [("off", "float32"), ("products", "bfloat16")])
 def test_gradients_are_the_same_and_nothing_is_compiled_twice(folder: Path, kind: str, dtype: str) -> None:
     want = gradients(learner(folder, dtype, activation_checkpointing=kind))
     one = learner(folder, dtype, activation_checkpointing=kind, compile=True, token_budget=120)
@@ -53,10 +53,9 @@ def test_less_waits_for_the_backward_pass(folder: Path) -> None:
     for kind in KINDS:
         torch.compiler.reset()  # a process compiles for one kind, and keeps what it has compiled
         sizes.append(kept(folder, kind, bf16=True, compiled=True))
-    off, products, layers = sizes
+    products, layers = sizes
     assert layers < 0.5 * products
-    assert products < 0.9 * off
-    assert off < 0.85 * eager
+    assert products < 0.75 * eager
 
 
 def test_where_nothing_can_be_compiled_that_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

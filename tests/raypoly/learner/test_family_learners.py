@@ -24,17 +24,15 @@ from tests.support.random_rows import random_rows
 from tests.support.rank_processes import RankProcesses
 
 CASES = {
-    "padded": (QWEN3_5, Case(token_budget := {"token_budget": 80}, sizes=(2, 4))),
-    "padded, fewer rows than ranks": (QWEN3_5, Case(token_budget, counts=(1, 3, 0), sizes=(4,))),
+    "padded": (QWEN3_5, Case({"token_budget": 80})),
+    "padded, fewer rows than ranks": (QWEN3_5, Case({"token_budget": 80}, counts=(1, 3, 0), sizes=(4,))),
     "padded and recomputed, with a reference": (
         QWEN3_5,
         Case({"activation_checkpointing": "layers"}, loss={"kl_coefficient": 0.2, "entropy_coefficient": 0.01}),
     ),
-    "padded, products recomputed": (QWEN3_5, Case({"activation_checkpointing": "products"})),
     "padded, adapters": (QWEN3_5, Case(model={"lora_rank": 4})),
     "padded, a head of the loss": (QWEN3_5, Case(loss={"name": "flowrl", "beta": 1.0}, counts=(8, 1))),
     "windows": (GEMMA4, Case()),
-    "windows, recomputed": (GEMMA4, Case({"activation_checkpointing": "layers"})),
 }
 
 
@@ -55,12 +53,9 @@ def test_ranks_give_the_losses_and_weights_of_one(together: RankProcesses, tmp_p
         assert_same(together.run(size, trained, case, folder), one)
 
 
-@pytest.mark.parametrize("config", [QWEN3_5, GEMMA4], ids=["padded", "windows"])
-def test_in_bf16_several_ranks_round_what_one_rounds(
-    together: RankProcesses, tmp_path: Path, config: PreTrainedConfig
-) -> None:
+def test_in_bf16_several_ranks_round_what_one_rounds(together: RankProcesses, tmp_path: Path) -> None:
     case = Case(model={"dtype": "bfloat16"}, counts=(8,))
-    folder = made(config, tmp_path)
+    folder = made(QWEN3_5, tmp_path)
     one, (two, _) = trained(ONE, case, folder), together.run(2, trained, case, folder)
     assert two.stats[0].loss == pytest.approx(one.stats[0].loss, rel=1e-5)
     assert two.stats[0].grad_norm == pytest.approx(one.stats[0].grad_norm, rel=1e-5)

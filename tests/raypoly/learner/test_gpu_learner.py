@@ -50,13 +50,6 @@ def broken(*given, **named):
 torch.optim.AdamW.step = broken
 """
 
-WRONG_SCALE = """
-from benchmarks import plain
-from raypoly.learner import policy_learner
-
-right = policy_learner.response_weight
-policy_learner.response_weight = lambda *given: 1.1 * right(*given)
-"""
 WRONG_PROMPT = """
 from dataclasses import replace
 from benchmarks import plain
@@ -112,9 +105,8 @@ def test_the_small_form_prints_every_number_and_agrees_with_float32(
     assert hashed == ["eager 24"]
 
 
-@pytest.mark.parametrize("fault", [WRONG_SCALE, WRONG_PROMPT], ids=["scale", "prompt"])
-def test_a_wrong_gradient_is_named_and_ends_it_with_1(fault: str) -> None:
-    done = run("--tiny", "--layers", "eager", before=fault)
+def test_a_wrong_gradient_is_named_and_ends_it_with_1() -> None:
+    done = run("--tiny", "--layers", "eager", before=WRONG_PROMPT)
     assert done.returncode == 1
     assert "eager: the learner's gradient is not the float32 reference's" in done.stderr
     assert "update seconds" in done.stdout, "times are measured all the same"
@@ -153,14 +145,13 @@ def test_the_plan_fits_the_memory_and_starts_nothing(words: list[str], whole: bo
     ("words", "said"),
     [
         (["--gib", "4"], "Not one layer of this shape can be trained within 4.0 GiB"),
-        (["--gib", "78", "--token-budget", "512"], "--token-budget has to be"),
         pytest.param(
             [],
             "There is no GPU here",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="plans for the GPU that is here"),
         ),
     ],
-    ids=["no layer fits", "a row over the budget", "no GPU"],
+    ids=["no layer fits", "no GPU"],
 )
 def test_what_can_not_be_planned_is_said(words: list[str], said: str) -> None:
     done = run("--plan", *words)

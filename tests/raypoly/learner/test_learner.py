@@ -26,17 +26,20 @@ def learner(folder: Path, **train: object) -> PolicyLearner:
     return PolicyLearner(folder, TrainConfig.model_validate(train), build("policy_gradient"), temperature=1.0)
 
 
-def test_the_gradient_is_equation_four(folder: Path) -> None:
-    """Against a loop over single sequences with plain autograd."""
-    ours = learner(folder, max_grad_norm=1e9)
-    got = update(ours, random_rows())
+def norm_by_plain_autograd(folder: Path, rows: list[TrainingRow]) -> float:
+    """Of equation 4's gradient, by a loop over single sequences."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    for row in random_rows():
+    for row in rows:
         ids = torch.from_numpy(np.concatenate([row.prompt_tokens, row.tokens]).astype(np.int64))
         logp = torch.log_softmax(model(ids[None]).logits[0, :-1], -1).gather(1, ids[1:, None])[:, 0]
-        (-row.advantage * logp[len(row.prompt_tokens) - 1 :].sum() / (2 * 4 * 16)).backward()
-    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
-    assert got.grad_norm == pytest.approx(float(norm), rel=1e-4)
+        own = torch.from_numpy(np.broadcast_to(np.float32(row.advantage), len(row.tokens)).copy())
+        (-(own * logp[len(row.prompt_tokens) - 1 :]).sum() / (2 * 4 * 16)).backward()
+    return float(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
+
+
+def test_the_gradient_is_equation_four(folder: Path) -> None:
+    got = update(learner(folder, max_grad_norm=1e9), random_rows())
+    assert got.grad_norm == pytest.approx(norm_by_plain_autograd(folder, random_rows()), rel=1e-4)
     assert got.rows == 8
     assert got.version == 1
 
@@ -44,15 +47,9 @@ def test_the_gradient_is_equation_four(folder: Path) -> None:
 def test_one_advantage_a_token_is_its_own_gradient_and_the_same_numbers_are_the_same_bits(folder: Path) -> None:
     rng, rows = np.random.default_rng(3), random_rows()
     by_token = [replace(row, advantage=rng.normal(size=len(row.tokens)).astype(np.float32)) for row in rows[:-1]]
-    got = update(learner(folder, max_grad_norm=1e9), [*by_token, rows[-1]])
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    for row in (*by_token, rows[-1]):
-        ids = torch.from_numpy(np.concatenate([row.prompt_tokens, row.tokens]).astype(np.int64))
-        logp = torch.log_softmax(model(ids[None]).logits[0, :-1], -1).gather(1, ids[1:, None])[:, 0]
-        own = torch.from_numpy(np.broadcast_to(np.float32(row.advantage), len(row.tokens)).copy())
-        (-(own * logp[len(row.prompt_tokens) - 1 :]).sum() / (2 * 4 * 16)).backward()
-    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
-    assert got.grad_norm == pytest.approx(float(norm), rel=1e-4)
+    mixed = [*by_token, rows[-1]]
+    got = update(learner(folder, max_grad_norm=1e9), mixed)
+    assert got.grad_norm == pytest.approx(norm_by_plain_autograd(folder, mixed), rel=1e-4)
     same = [replace(row, advantage=np.full(len(row.tokens), row.advantage, np.float32)) for row in rows]
     assert update(learner(folder), same).weight_digest == update(learner(folder), rows).weight_digest
 

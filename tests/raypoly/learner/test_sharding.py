@@ -131,7 +131,6 @@ CASES = {
         loss={"kl_coefficient": 0.2, "entropy_coefficient": 0.01},
         sizes=(4,),
     ),
-    "products recomputed": Case({"activation_checkpointing": "products"}),
     "compiled": Case({"compile": True}),
     "adapters": Case(model={"lora_rank": 4}, loss={"kl_coefficient": 0.2}),
     "a head of the loss": Case(loss={"name": "flowrl", "beta": 1.0}, counts=(8, 1, 7), sizes=(2, 4)),
