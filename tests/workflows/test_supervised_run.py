@@ -56,8 +56,9 @@ def test_a_run_on_given_responses_ends_at_its_plateau_and_killed_with_the_same_b
     assert rows[-1]["loss"] < rows[0]["loss"]
 
     run_killed_driver(machines, whole, tmp_path / "killed", overrides, [12], environment)
+    weights = whole.weights()
     assert whole.finish() == 0
-    assert Run(whole.folder).steps_done == 4
+    assert (Run(whole.folder).steps_done, whole.weights()) == (4, weights), "what is finished is left as it is"
 
 
 def test_a_bad_row_ends_the_command_with_one_sentence_and_code_2(overrides: list[str], tmp_path: Path) -> None:

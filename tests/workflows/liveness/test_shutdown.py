@@ -1,9 +1,11 @@
-"""However a driver ends, nothing of it survives: no actor, no sandbox, no process of Ray's, no temporary folder.
+"""However a driver ends, nothing of it survives: no actor, no sandbox, no process of Ray's, no temporary folder. While
+it lives, it has its run alone.
 
 `RAYPOLY_ENDS=all` tries every end; CI two of them.
 """
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -26,10 +28,14 @@ def driver(small_run: list[str], tmp_path: Path) -> LocalDriver:
     return LocalDriver(tmp_path / "run", [*small_run, *ENDLESS])
 
 
-def test_sigterm_commits_and_saves_a_checkpoint_and_leaves_nothing(driver: LocalDriver) -> None:
+def test_a_second_driver_is_refused_and_sigterm_saves_a_checkpoint_and_leaves_nothing(driver: LocalDriver) -> None:
     process = trains(driver)
     left = descendants(process.pid)
     assert any("Scorer" in title(pid) for pid in left), "there must be something to leave behind"
+    second = LocalDriver(driver.folder, driver.overrides)
+    assert second.finish() == 2
+    assert re.search(rf"held by pid {process.pid}\b", second.log())
+    assert driver.lives
     process.send_signal(signal.SIGTERM)
     assert driver.finish() == 0, driver.log()
     again = f"Stopped; everything is committed. Resume with: {shell_command(driver.command[1:])}"

@@ -1,38 +1,11 @@
-"""The same command, typed again: beside a run that goes on, after one that is done, and with other values."""
+"""The same command, typed again with more steps and with other values."""
 
-import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.support.local_driver import LocalDriver
 from tests.support.ray_machines import Machines
-
-
-def test_a_second_driver_is_refused_with_the_holders_name(
-    machines: Machines, small_run: list[str], tmp_path: Path
-) -> None:
-    shared = {"RAY_ADDRESS": machines.address}
-    first = LocalDriver(tmp_path / "run", [*small_run, "train.steps=500"], shared)
-    holder = first.start()
-    assert first.wait_for_commits(1)
-    second = LocalDriver(tmp_path / "run", [*small_run, "train.steps=500"], shared)
-    assert second.finish() == 2
-    assert re.search(rf"held by pid {holder.pid}\b", second.log())
-    assert first.lives
-    first.kill()
-
-
-def test_a_finished_run_is_left_as_it_is_and_more_steps_go_on(reference: LocalDriver, tmp_path: Path) -> None:
-    shutil.copytree(reference.folder, tmp_path / "run")
-    again = LocalDriver(tmp_path / "run", reference.overrides, reference.environment)
-    assert again.finish() == 0
-    assert again.weights() == reference.weights()
-    more = LocalDriver(tmp_path / "run", [*reference.overrides, "train.steps=6"], reference.environment)
-    assert more.finish() == 0, more.log()
-    assert len(more.digests()) == 6
-    assert more.weights() != reference.weights()
 
 
 def test_a_killed_and_extended_run_decays_over_the_steps_of_its_first_start(
@@ -56,9 +29,3 @@ def test_a_killed_and_extended_run_decays_over_the_steps_of_its_first_start(
     refused = LocalDriver(tmp_path / "run", [*overrides, "train.schedule_steps=5"])
     assert refused.finish() == 2
     assert "train.schedule_steps is 5 now and was 4" in refused.log()
-
-
-def test_another_seed_is_another_run(reference: LocalDriver) -> None:
-    other = LocalDriver(reference.folder, [*reference.overrides, "train.seed=1"], reference.environment)
-    assert other.finish() == 2
-    assert "train.seed is 1 now and was 0" in other.log()
