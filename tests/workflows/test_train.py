@@ -18,13 +18,12 @@ from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from raypoly.run.run_identity import resolve_run
-from tests.support.local_driver import ROOT, SMALL, LocalDriver
+from tests.support.local_driver import ROOT, SMALL
 from tests.support.ray_machines import Machines
 from tests.support.structure import PRODUCT
 from workflows.liveness.shutdown import run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.startup.ray_cluster import connect_ray
-from workflows.step.weight_sync import WeightSync
 from workflows.train import Training, run
 
 Disturb = Callable[[OpenRun, int], Awaitable[None]]
@@ -60,22 +59,6 @@ def test_too_few_problems_are_refused_before_the_folder_holds_a_run(tmp_path: Pa
     with pytest.raises(UsageError, match=r"^train\.prompts_per_step=1000, but there are only \d+ training problems"):
         run(few)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("joined")
-def test_losing_the_learner_after_its_update_and_before_the_commit_changes_nothing(
-    reference: LocalDriver, warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sync, lost = WeightSync.sync, []
-
-    async def lose_it_first(weights: WeightSync) -> None:
-        if weights.services.learner.version == 2 and not lost:
-            lost.append(ray.kill(ray.get_actor("learner")))
-        await sync(weights)
-
-    monkeypatch.setattr(WeightSync, "sync", lose_it_first)
-    assert train(config(warm_model, tmp_path / "run", "train.steps=3")) == reference.digests()[:3]
-    assert lost
 
 
 OBJECTIVE = '''
@@ -125,7 +108,7 @@ def test_an_objective_from_outside_the_tree_trains_a_few_files_from_the_entry_to
             runpy.run_module("raypoly.train", run_name="__main__")
         assert not ended.value.code
         with pytest.raises(subprocess.TimeoutExpired):  # what else this process has started is not the run's to end
-            other.wait(6)
+            other.wait(4)  # what reaps a run's own Ray strikes after three seconds
         other.kill()
     assert len({row["weight_digest"] for row in Run(tmp_path / "own").rows}) == 2
     (driver,), (actor,) = tmp_path.glob("driver-*.json"), tmp_path.glob("actor-*.json")
