@@ -85,17 +85,22 @@ def test_free_gpus_without_cpus_beside_them_are_told_apart(monkeypatch: pytest.M
     assert " CPUs free (generator.placement=split): of 0 CPUs in the cluster 0 are free. " in notes[0]
 
 
-@pytest.fixture
-def uneven(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """Nodes of 2, 4 and 4 CPUs; the driver is on that of two."""
+@pytest.fixture(scope="module")
+def three_nodes() -> Iterator[Cluster]:
+    """Of 2, 4 and 4 CPUs; the driver is on that of two."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     try:
         for _ in range(2):
             cluster.add_node(num_cpus=4, object_store_memory=80 << 20)
-        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
         yield cluster
     finally:
         cluster.shutdown()
+
+
+@pytest.fixture
+def uneven(three_nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setenv("RAY_ADDRESS", three_nodes.address)
+    return three_nodes
 
 
 def test_scorers_take_every_core_but_one_of_the_drivers_node(uneven: Cluster) -> None:
@@ -120,7 +125,7 @@ def test_scorers_take_every_core_but_one_of_the_drivers_node(uneven: Cluster) ->
 def test_scorers_leave_cores_of_a_node_with_a_gpu_to_its_engine(uneven: Cluster) -> None:
     placed = {"placement": "colocated", "engine": "transformers"}
     config = Config.model_validate({"scorer": {"workers": 14}, "generator": placed})
-    gpu_node = uneven.add_node(num_cpus=10, num_gpus=1, object_store_memory=80 << 20).node_id
+    added = uneven.add_node(num_cpus=10, num_gpus=1, object_store_memory=80 << 20)
 
     async def nodes() -> Counter[str]:
         reserved = await reserve_resources(config, print)
@@ -129,13 +134,14 @@ def test_scorers_leave_cores_of_a_node_with_a_gpu_to_its_engine(uneven: Cluster)
         options = scorer_options(config.scorer, reserved.cpus)
         assert options["num_cpus"] == 1.0
         scorers = [Somewhere.options(**options).remote() for _ in range(14)]
-        assert await engine.node.remote() == gpu_node
+        assert await engine.node.remote() == added.node_id
         return Counter(await asyncio.gather(*(each.node.remote() for each in scorers)))
 
     with connect_ray(config, "uneven"):
         found = asyncio.run(asyncio.wait_for(nodes(), PATIENCE))
-    assert found[gpu_node] == 5, "of ten cores four are the engine's, and a share of one the learner's"
+    assert found[added.node_id] == 5, "of ten cores four are the engine's, and a share of one the learner's"
     assert sorted(found.values()) == [1, 4, 4, 5]
+    uneven.remove_node(added)
 
 
 def test_demand_of_the_pool_and_of_a_run_starts_nodes_and_they_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,15 +26,15 @@ from workflows.startup.ray_cluster import descendants, local_ray
 MOUNTS = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
 
 
-@pytest.fixture
-def hidden(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that the node below does not see."""
-    folder = tmp_path / "hidden"
+    folder = tmp_path_factory.mktemp("hosts") / "hidden"
     folder.mkdir()
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster(hidden: Path) -> Iterator[Cluster]:
     """The driver's node has no CPU. The other has a mount namespace of its own, where `hidden` is empty."""
     tried = subprocess.run([*MOUNTS, f"mount -t tmpfs none {hidden}"], capture_output=True, text=True, check=False)
