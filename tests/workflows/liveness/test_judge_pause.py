@@ -28,7 +28,7 @@ from workflows.observers.progress import Progress
 
 Make = Callable[..., LocalDriver]
 """A run by its name, with overrides."""
-OUTAGE = float(os.environ.get("RAYPOLY_OUTAGE", "6"))
+OUTAGE = float(os.environ.get("RAYPOLY_OUTAGE", "3"))
 
 
 class Server:

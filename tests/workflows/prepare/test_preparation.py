@@ -207,7 +207,6 @@ def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(
     assert [problem.tests for problem in lines] == [problem.tests for problem in prepared.splits["train"]]
     first = pq.read_table(whole.folder / "data" / "train.parquet").to_pylist()[0]
     assert (first["source"], first["licence"], first["revision"], first["samples"]) == ("mine", "MIT", "first", 4)
-    whole.complete()
     assert "to train on it: python -m raypoly.train problems.source=prepared" in whole.log()
 
 

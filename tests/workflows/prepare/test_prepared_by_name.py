@@ -74,9 +74,7 @@ def test_a_data_set_by_name_is_chosen_from_and_loads_for_training(tmp_path: Path
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (["sources.mine.hub=leetcode"], 2, "The data set of mine, leetcode, is neither a folder here nor a data set's"),
         (["sources.mine.split=dev"], 2, "has no split 'dev': set split to train or test."),
-        (["sources.mine.where={dificulty: Easy}"], 2, "where of mine names the field 'dificulty'"),
         (["sources.mine.hub=org/set", "sources.mine.revision=v1"], 1, "the Hugging Face hub can't be reached"),
     ],
     ids=lambda given: given[-1] if isinstance(given, list) else "",

@@ -29,7 +29,7 @@ def judged(warm_model: Path, tmp_path: Path) -> list[str]:
 def test_it_is_awake_in_its_turn_alone_and_a_lost_one_is_replaced(
     warm_model: Path, judged: list[str], tmp_path: Path
 ) -> None:
-    want = train(config(warm_model, tmp_path / "beside", *judged, "train.steps=3"))
+    want = train(config(warm_model, tmp_path / "beside", *judged, "train.steps=2"))
     log = canned(tmp_path)
     assert not {"sleep", "wake"} & set(log()), "nothing sleeps where nothing is shared"
     canned(tmp_path)
@@ -41,7 +41,7 @@ def test_it_is_awake_in_its_turn_alone_and_a_lost_one_is_replaced(
                 await asyncio.sleep(0.001)
             ray.kill(opened.services.judge.actors["judge"])
 
-    got = train(config(warm_model, tmp_path / "turns", *judged, *TURNS, "train.steps=3"), lose)
+    got = train(config(warm_model, tmp_path / "turns", *judged, *TURNS, "train.steps=2"), lose)
     assert got == want
     for before, after in zip(log(), log()[1:], strict=False):
         assert (before, after) != ("wake", "sleep")
