@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,9 +56,7 @@ def learner(folder: Path, dtype: str) -> PolicyLearner:
     return PolicyLearner(folder, TrainConfig(lr=0.05), build_loss("policy_gradient"), 1.0, model)
 
 
-@pytest.fixture(
-    scope="module", params=[("transformers", "float32"), ("vllm", "bfloat16"), ("vllm", "float32")], ids="-".join
-)
+@pytest.fixture(scope="module", params=[("transformers", "float32"), ("vllm", "bfloat16")], ids="-".join)
 def joined(folder: Path, request: pytest.FixtureRequest) -> Joined:
     engine, dtype = request.param
     config = GeneratorConfig(engine=engine, max_tokens=4, placement="split", transport="gloo")
@@ -100,20 +97,6 @@ def test_a_wrong_weight_is_found_by_its_name(joined: Joined, fault: Callable[[We
 def test_a_weight_that_was_not_sent_is_found_by_its_name(joined: Joined) -> None:
     joined.wrong(joined.before)
     assert joined.wrong({name: tensor for name, tensor in joined.right.items() if name != NORM}) == [NORM]
-
-
-@pytest.mark.parametrize("name", ["transformers", "vllm"])
-def test_tied_weights_agree_under_both_names(name: str, tmp_path: Path) -> None:
-    engine: Any = build(random_model(tmp_path, tied=True), GeneratorConfig(engine=name), "bfloat16")
-    one = learner(tmp_path, "bfloat16")
-    for _ in range(2):
-        changed(one)
-        sent = pickle.loads(pickle.dumps(one.host_weights(), protocol=5))
-        assert sent["lm_head.weight"] is sent["model.embed_tokens.weight"], "sent once"
-        engine.update_weights(sent)
-        found = engine.weight_hashes()
-        assert differing_weights(one.weight_hashes(), found) == []
-        assert found["lm_head.weight"] == found["model.embed_tokens.weight"]
 
 
 class Fused(torch.nn.Module):
