@@ -124,7 +124,7 @@ def test_a_run_killed_anywhere_ends_alike_and_no_kept_turn_is_asked_again(tmp_pa
     turns = [kind for kind in whole.kinds if kind.startswith("turned")]
     assert len(turns) == sum(1 for r in rollouts(whole.steps[0]) for t in r.turns if t.role == ASSISTANT)
     rng, seen = random.Random(4), set()
-    for trial in range(20):
+    for trial in range(12):
         killed, left = tmp_path / f"killed-{trial}", len(whole.kinds) - 1
         Asking.asked.clear()
         kept = 0

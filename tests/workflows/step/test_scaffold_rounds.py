@@ -95,21 +95,6 @@ def finished(folder: Path, *overrides: str) -> tuple[CompletedStep, Recorder, li
     return run.steps[0], run.learner, run.submitted, run.kinds
 
 
-def assert_the_same_bits_after_kills(folder: Path, own: Sequence[str], seed: int) -> None:
-    """Kill a step after random commits, 1 to 3 times, 20 times over: the rest must be as if nothing had happened."""
-    whole, _, _, kinds = finished(folder / "whole", *own)
-    rng = random.Random(seed)
-    for trial in range(20):
-        killed, left = folder / f"killed-{trial}", len(kinds) - 1
-        for _ in range(rng.randrange(1, 4)):
-            commits = rng.randrange(left)
-            run_virtual(stopped_after(open_virtual(killed, {"p1"}, own), commits))
-            left = max(1, left - commits)
-        again, *_ = finished(killed, *own)  # the journal refuses a second record of a kind
-        assert facts(again.groups) == facts(whole.groups)
-        assert again.applied.digest == whole.applied.digest, "the same rows, in the same order"
-
-
 def test_a_thought_that_a_prompt_began_stands_in_the_draft_and_is_counted(tmp_path: Path) -> None:
     step, *_ = finished(tmp_path / "thinks", f"scaffold.name={named(Thinks)}")
     texts = [draft.rollout.text for group in step.groups for draft in group.drafts]
@@ -152,10 +137,21 @@ def test_groups_of_one_step_may_need_different_rounds(tmp_path: Path) -> None:
 def test_a_run_killed_anywhere_ends_with_the_same_bits_and_commits_no_draft_twice(
     tmp_path: Path, scaffold: type[Scaffold]
 ) -> None:
+    """Each of eight times after random commits, once to three times."""
     own = (f"scaffold.name={named(scaffold)}", f"objective.name={named(PaysDrafts)}")
     if scaffold is Ragged:
         own = own[:1]
-    assert_the_same_bits_after_kills(tmp_path, own, seed=3)
+    whole, _, _, kinds = finished(tmp_path / "whole", *own)
+    rng = random.Random(3)
+    for trial in range(8):
+        killed, left = tmp_path / f"killed-{trial}", len(kinds) - 1
+        for _ in range(rng.randrange(1, 4)):
+            commits = rng.randrange(left)
+            run_virtual(stopped_after(open_virtual(killed, {"p1"}, own), commits))
+            left = max(1, left - commits)
+        again, *_ = finished(killed, *own)  # the journal refuses a second record of a kind
+        assert facts(again.groups) == facts(whole.groups)
+        assert again.applied.digest == whole.applied.digest, "the same rows, in the same order"
 
 
 def test_what_a_killed_round_has_kept_is_not_sampled_into_another_prompt(tmp_path: Path) -> None:
