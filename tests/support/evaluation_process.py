@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.support.driver_process import Driver
+from tests.support.preparation_process import FolderDriver
 
 TWICE = {
     "prompt": "Write f that gives twice the number that it is called with.",
@@ -24,19 +24,10 @@ def write_problems(path: Path, names: Iterable[str]) -> Path:
     return path
 
 
-class EvaluationDriver(Driver):
-    """`raypoly evaluate` into a local folder. Its log is beside the folder."""
+class EvaluationDriver(FolderDriver):
+    """`raypoly evaluate` in a process of its own."""
 
     command_name: ClassVar[str] = "evaluate"
-
-    def __init__(self, folder: Path, words: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        super().__init__(str(folder), folder.with_suffix(".log"), list(words), dict(environment or {}))
-        self.folder = folder
-
-    def complete(self) -> None:
-        """Wait for the end. Raises `RuntimeError` if the command fails."""
-        if self.finish(timeout=None) != 0:
-            raise RuntimeError(f"raypoly evaluate failed:\n{self.log()[-2000:]}")
 
     def kill_at(self, commits: int) -> None:
         """Start it, and kill it once the journal has so many objects; a completed step counts as a hundred."""
@@ -45,10 +36,6 @@ class EvaluationDriver(Driver):
             time.sleep(0.01)
         assert self.lives, self.log()
         self.kill()
-
-    def commits(self) -> int:
-        steps = len(list(self.folder.glob("rollouts/*.parquet")))
-        return 100 * steps + len(list(self.folder.glob("journal/*/*.arrow")))
 
     @property
     def results(self) -> dict[str, Any]:

@@ -13,27 +13,33 @@ OUTPUT = ("data/*", "stages/*", "card.*", "excluded.jsonl")
 """Files that have to be the same however often a preparation was killed."""
 
 
-class PreparationDriver(Driver):
-    """`raypoly prepare` into a local folder. Its log is beside the folder."""
+class FolderDriver(Driver):
+    """A command into a local folder. Its log is beside the folder."""
+
+    def __init__(self, folder: Path, words: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(str(folder), folder.with_suffix(".log"), list(words), dict(environment or {}))
+        self.folder = folder
+
+    def complete(self) -> None:
+        """Wait for the end, however long it takes. Raises `RuntimeError` if the command fails."""
+        if self.finish(timeout=None) != 0:
+            raise RuntimeError(f"raypoly {self.command_name} failed:\n{self.log()[-2000:]}")
+
+    def commits(self) -> int:
+        """A count of journal objects; a completed step counts as a hundred."""
+        steps = len(list(self.folder.glob("rollouts/*.parquet")))
+        return 100 * steps + len(list(self.folder.glob("journal/*/*.arrow")))
+
+
+class PreparationDriver(FolderDriver):
+    """`raypoly prepare` in a process of its own."""
 
     command_name: ClassVar[str] = "prepare"
 
     def __init__(
         self, folder: Path, words: Sequence[str], config: Path = TINY, environment: Mapping[str, str] | None = None
     ) -> None:
-        overrides = ["--config", str(config), *words]
-        super().__init__(str(folder), folder.with_suffix(".log"), overrides, dict(environment or {}))
-        self.folder = folder
-
-    def complete(self) -> None:
-        """Wait for the end, however long it takes. Raises `RuntimeError` if the command fails."""
-        if self.finish(timeout=None) != 0:
-            raise RuntimeError(f"raypoly prepare failed:\n{self.log()[-2000:]}")
-
-    def commits(self) -> int:
-        """A count of journal objects; a completed step counts as a hundred."""
-        steps = len(list(self.folder.glob("rollouts/*.parquet")))
-        return 100 * steps + len(list(self.folder.glob("journal/*/*.arrow")))
+        super().__init__(folder, ["--config", str(config), *words], environment)
 
 
 def read_outputs(folder: Path) -> dict[str, bytes]:
