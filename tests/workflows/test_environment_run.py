@@ -43,7 +43,8 @@ def test_the_pages_game_is_killed_and_goes_on_where_it_stood(
         *small_run,
         *("problems.source=jsonl", f"problems.path={problems}", "environment.name=guess:Guess", "train.steps=2"),
         *("environment.max_observation_tokens=32", "environment.max_turns=3", f"generator.turns={how}"),
-        *("generator.max_tokens=36", "objective.name=grpo", "evaluate.every=2"),
+        *("generator.max_tokens=36", "objective.name=grpo"),
+        *("evaluate.every=2", "evaluate.samples=8", "evaluate.validation_samples=2"),
     ]
     whole = LocalDriver(tmp_path / "whole", overrides, around)
     assert whole.finish() == 0, whole.log()

@@ -37,7 +37,7 @@ def test_a_mistake_in_compute_score_stops_the_run_and_the_same_command_goes_on_w
         f"judge.cache_dir={tmp_path / 'answers'}",
         "reward.name=my_verl_rewards:compute_score",
         "train.steps=1",
-        "evaluate.every=1",
+        *("evaluate.every=1", "evaluate.samples=8", "evaluate.validation_samples=2"),
     ]
     environment = {"RAY_ADDRESS": machines.address, "PYTHONPATH": os.fspath(tmp_path)}
     (tmp_path / "my_verl_rewards.py").write_text(BROKEN)
