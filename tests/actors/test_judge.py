@@ -49,10 +49,15 @@ def server(port: int = 0, fault: str = "") -> Iterator[str]:
         thread.join()
 
 
-async def test_groups_are_labelled_many_at_once() -> None:
+async def test_groups_are_labelled_many_at_once_and_killing_the_actor_loses_none() -> None:
     async with client() as judge:
         await judge.probe()
         answers = await asyncio.gather(*(judge.label(PROBLEM, ROLLOUTS, VERDICTS) for _ in range(20)))
+        asked = [asyncio.create_task(judge.label(PROBLEM, ROLLOUTS, VERDICTS)) for _ in range(8)]
+        await asyncio.sleep(0)
+        ray.kill(ray.get_actor("judge"))
+        answers += await asyncio.gather(*asked)
+        answers.append(await judge.label(PROBLEM, ROLLOUTS, VERDICTS))
     for labels in answers:
         assert labels.ids.tolist() == [1, 2, 0]
         assert labels.degenerate.tolist() == [False, False, True]
@@ -89,14 +94,4 @@ async def test_a_judge_that_nobody_asks_is_not_started_and_the_first_question_st
         assert list(judge.actors) == ["judge"]
     finally:
         judge.stop()
-    assert all(labels.ids.tolist() == [1, 2, 0] for labels in answers)
-
-
-async def test_killing_the_judge_actor_loses_no_group() -> None:
-    async with client() as judge:
-        asked = [asyncio.create_task(judge.label(PROBLEM, ROLLOUTS, VERDICTS)) for _ in range(8)]
-        await asyncio.sleep(0)
-        ray.kill(ray.get_actor("judge"))
-        answers = await asyncio.gather(*asked)
-        answers.append(await judge.label(PROBLEM, ROLLOUTS, VERDICTS))
     assert all(labels.ids.tolist() == [1, 2, 0] for labels in answers)

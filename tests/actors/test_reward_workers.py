@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,15 +36,28 @@ def answered(count: int, text: str = "r{}") -> AnsweredGroup:
 
 def asked(name: str, group: AnsweredGroup, *more: str) -> Any:
     """Outcomes and the own terms of a group, by fresh workers; and the processes that answered."""
+    (found,) = all_asked(name, [group], *more)
+    if isinstance(found, RaypolyError):
+        raise found
+    return found
 
-    async def main() -> Any:
+
+def all_asked(name: str, groups: Sequence[AnsweredGroup], *more: str) -> list[Any]:
+    """The same of several groups, one after the other, or the errors."""
+
+    async def main() -> list[Any]:
         config = load(None, [f"reward.name={__name__}:{name}", "reward.workers=2", *more], lambda text: None)
-        workers = RewardWorkers(config, Rewards.of_run(config), ACTOR_OPTIONS)
+        workers, found = RewardWorkers(config, Rewards.of_run(config), ACTOR_OPTIONS), list[Any]()
         try:
             await workers.start()
-            return await workers.outcome(group), await workers.terms(group)
+            for group in groups:
+                try:
+                    found.append((await workers.outcome(group), await workers.terms(group)))
+                except RaypolyError as error:
+                    found.append(error)
         finally:
             workers.stop()
+        return found
 
     return asyncio.run(main())
 
@@ -104,26 +117,18 @@ def test_an_exception_names_function_problem_response_and_line() -> None:
     assert f"raised by reward.name={__name__}:broken on response 4 to problem p, in step 0." in said
 
 
-def gives_up(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
-    raise TimeoutError("the comparison took too long")
+def fails(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
+    if rollout.text == "StopIteration":
+        return next(iter(()))
+    raise TimeoutError("the comparison") if "Timeout" in rollout.text else BrokenPipeError("the checker ended")
 
 
-def finds_none(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
-    return next(iter(()))
-
-
-def closed_pipe(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
-    raise BrokenPipeError("the checker ended")
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [("gives_up", "TimeoutError: the comparison"), ("finds_none", "StopIteration"), ("closed_pipe", "BrokenPipeError")],
-)
-def test_a_functions_own_error_is_no_outage(name: str, said: str) -> None:
-    with pytest.raises(RaypolyError, match=said) as caught:
-        asked(name, answered(1))
-    assert not isinstance(caught.value, Away)
+def test_a_functions_own_error_is_no_outage() -> None:
+    errors = ("TimeoutError: the comparison", "StopIteration", "BrokenPipeError")
+    for error, said in zip(all_asked("fails", [answered(1, name) for name in errors]), errors, strict=True):
+        assert isinstance(error, RaypolyError)
+        assert not isinstance(error, Away)
+        assert said in str(error)
 
 
 async def _later(rollout: Rollout) -> float:
@@ -166,12 +171,13 @@ def by_http(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
 
 
 def test_a_server_that_is_busy_is_asked_again_and_one_that_stays_away_is_away() -> None:
-    with served(busy=2) as port:
-        assert asked("by_http", answered(1, str(port)))[0].outcome.tolist() == [0.5]
-    with served(busy=99) as port, pytest.raises(Away, match="its server answers 503"):
-        asked("by_http", answered(1, str(port)))
-    with pytest.raises(Away, match=r"its server can't be reached \(URLError|ConnectionRefusedError\)"):
-        asked("by_http", answered(1, str(free_port())))
+    with served(busy=2) as soon, served(busy=99) as never:
+        groups = [answered(1, str(port)) for port in (soon, never, free_port())]
+        (valued, _), busy, gone = all_asked("by_http", groups)
+    assert valued.outcome.tolist() == [0.5]
+    for error, said in ((busy, "its server answers 503"), (gone, "its server can't be reached (")):
+        assert isinstance(error, Away)
+        assert said in str(error)
 
 
 def hangs(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:

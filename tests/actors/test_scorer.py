@@ -158,7 +158,7 @@ async def test_more_scorers_than_cpus_are_told_with_what_to_do_and_are_no_stall(
     )
 
 
-async def test_a_sandbox_that_fails_is_tried_elsewhere_and_never_becomes_a_verdict() -> None:
+async def test_a_sandbox_that_fails_is_tried_elsewhere_and_one_that_always_fails_is_an_error_and_no_verdict() -> None:
     async with pool() as scorers:
         await scorers.score(squares(), [RIGHT])
         asked = asyncio.create_task(scorers.score(squares(), [SLOW]))
@@ -166,12 +166,7 @@ async def test_a_sandbox_that_fails_is_tried_elsewhere_and_never_becomes_a_verdi
         kill_zygotes()
         (verdict,) = await asyncio.wait_for(asked, 300)
         assert verdict.status == "passed"
-
-
-async def test_a_sandbox_that_always_fails_is_an_error_and_no_verdict() -> None:
-    async with pool() as scorers:
-        await scorers.score(squares(), [RIGHT])
-        asked = asyncio.create_task(scorers.score(squares(), [SLOW]))
+        asked = asyncio.create_task(scorers.score(squares(), [f"{SLOW}  # once more"]))
         while not asked.done():
             kill_zygotes()
             await asyncio.sleep(0.05)
@@ -196,16 +191,6 @@ def is_ours(pid: int) -> bool:
     return False
 
 
-async def test_a_caller_that_gives_up_takes_nothing_from_another() -> None:
-    async with pool() as scorers:
-        codes = variants(8)
-        impatient = asyncio.create_task(scorers.score(squares(), codes))
-        patient = asyncio.create_task(scorers.score(squares(), codes))
-        await asyncio.sleep(0)
-        impatient.cancel()
-        assert [v.status for v in await patient] == ["passed", "wrong"] * 4
-
-
 async def test_a_problem_with_a_solution_is_calibrated_once_and_the_policy_s_loops_cost_a_second() -> None:
     async with pool(cpu_seconds_per_test=60.0, cpu_seconds_per_program=120.0) as scorers:
         problem = replace(squares(), solution=RIGHT)
@@ -216,7 +201,7 @@ async def test_a_problem_with_a_solution_is_calibrated_once_and_the_policy_s_loo
         assert first[0].cpu_seconds < 3
 
 
-async def test_broken_tests_are_the_problem_s_fault_and_say_what_to_do() -> None:
+async def test_broken_tests_are_the_problem_s_fault_and_a_caller_that_gives_up_takes_nothing_from_another() -> None:
     async with pool() as scorers:
         broken = Problem("odd", "", "f", TestSuite("check", "def check(candidate):\n    assert nowhere(candidate)"))
         for problem in (replace(squares("bad"), prelude="import nowhere"), replace(squares(), prelude="1 / 0")):
@@ -226,3 +211,7 @@ async def test_broken_tests_are_the_problem_s_fault_and_say_what_to_do() -> None
                 await scorers.score(problem, [RIGHT])
         assert (await scorers.score(broken, [RIGHT]))[0].status == "wrong"
         assert (await scorers.score(squares(), [RIGHT]))[0].passed
+        impatient, patient = (asyncio.create_task(scorers.score(squares(), variants(8))) for _ in range(2))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        assert [v.status for v in await patient] == ["passed", "wrong"] * 4

@@ -3,7 +3,7 @@
     RAYPOLY_SOAK=100000 python -m pytest tests/actors/test_soak.py
 
 The first half runs undisturbed, and nothing grows from its first tenth to its end. In the second half a zygote, a
-template, a program or a whole actor is killed every now and then, and no verdict changes. 800 programs where
+template, a program or a whole actor is killed every now and then, and no verdict changes. 480 programs where
 `RAYPOLY_SOAK` is not set.
 """
 
@@ -24,7 +24,7 @@ from raypoly.core.values import Problem, TestSuite
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.actors.test_scorer import is_ours
 
-PROGRAMS = int(os.environ.get("RAYPOLY_SOAK", "800"))
+PROGRAMS = int(os.environ.get("RAYPOLY_SOAK", "480"))
 BATCH = 40
 KILL_EVERY = max(200, PROGRAMS // 200)
 PRELUDES = ("", "from typing import *\nfrom collections import *\nfrom math import *\n")
