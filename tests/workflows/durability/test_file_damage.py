@@ -1,6 +1,6 @@
 """However a file of a run is damaged: it resumes from what is valid, or is refused with the file's name.
 
-CI draws 150 corruptions; `RAYPOLY_CORRUPTIONS=1000` draws as many.
+CI draws 100 corruptions; `RAYPOLY_CORRUPTIONS=1000` draws as many.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
 from workflows.observers.summary import Summary
 
-COUNT = int(os.environ.get("RAYPOLY_CORRUPTIONS", "150"))
+COUNT = int(os.environ.get("RAYPOLY_CORRUPTIONS", "100"))
 
 
 @dataclass(frozen=True)
