@@ -261,8 +261,8 @@ class EngineClient(ReplacedActor):
 
     def _launch(self) -> Any:
         groups = {"concurrency_groups": {**WATCHED["concurrency_groups"], _SIDE: 1}}
-        actor = ray.remote(**groups)(GeneratorActor).options(name=self._next_name, **self._options)
-        return actor.remote(*self._arguments)
+        options = self._context.unfit.elsewhere(self._options)
+        return ray.remote(**groups)(GeneratorActor).options(name=self._next_name, **options).remote(*self._arguments)
 
     async def _made_ready(self) -> None:
         await self._deliver(self)

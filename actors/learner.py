@@ -239,7 +239,8 @@ class LearnerGroup:
         actor = ray.remote(concurrency_groups={_WRITING: 1, GROUP: 1})(LearnerActor)
         for rank in range(self._size):
             name = self._who(rank) + (f"-{self.started}" if self.started > 1 else "")
-            self._actors.append(actor.options(name=name, **self._options(rank)).remote(*self._arguments))
+            options = self._context.unfit.elsewhere(self._options(rank))
+            self._actors.append(actor.options(name=name, **options).remote(*self._arguments))
         if self._size == 1:
             return await self.ask(START, LearnerActor.setup, checkpoint)
         first, *_ = ranks = [{who: actor} for who, actor in self.actors.items()]

@@ -225,8 +225,8 @@ class ScorerActors:
         label = "" if self._config.label is None else f" with scorer.label={self._config.label}"
         return (
             f"Waiting for {len(waiting)} of {self._config.workers} scorers (scorer.workers): each needs "
-            f"scorer.cpus={cpus:g} of a node{label}, and none of {len(free)} has more than {most:g} free. `ray status` shows who has them. "
-            "Unless an autoscaler brings more, add nodes, or lower scorer.workers or scorer.cpus."
+            f"scorer.cpus={cpus:g} of a node{label}, and none of {len(free)} has more than {most:g} free. `ray status` "
+            "shows who has them. Unless an autoscaler brings more, add nodes, or lower scorer.workers or scorer.cpus."
         )
 
     @cached_property

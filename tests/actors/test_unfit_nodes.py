@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 from ray.exceptions import RuntimeEnvSetupError
 
-from actors import calls, scorer_actors, stage_model
+from actors import calls, engine_actor, learner, scorer_actors, stage_model
 from actors.calls import CallContext, Retries, UnfitNodes
+from actors.engine_actor import EngineClient
+from actors.learner import LearnerGroup
 from actors.scorer_actors import ScorerActors
 from actors.stage_model import StageModelClient
-from raypoly.core.config import ScorerConfig
+from raypoly.core.config import Config, ScorerConfig
 
 FULL = RuntimeEnvSetupError("Could not create the actor.\n[Node 10.0.0.7] Traceback\nOSError: No space left on device")
 NODES = [{"NodeID": f"node-{i}", "NodeManagerAddress": f"10.0.0.{i}"} for i in (6, 7)]
@@ -37,13 +39,17 @@ class FullNode:
 
 class _Class:
     def __init__(self, fails: bool) -> None:
+        self._fails, self.setup = fails, _SetUp(fails)
+
+    def remote(self, *_: Any) -> Any:
+        return self
+
+
+class _SetUp:
+    def __init__(self, fails: bool) -> None:
         self._fails = fails
-        self.setup = self
 
-    def remote(self, *arguments: Any) -> Any:
-        return self if arguments else self._set_up()
-
-    async def _set_up(self) -> None:
+    async def remote(self, *_: Any) -> None:
         if self._fails:
             raise FULL
 
@@ -76,16 +82,36 @@ def avoided(strategy: Any) -> list[str]:
     return found
 
 
-async def test_any_other_actor_prefers_other_nodes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+NOTHING: Any = None  # is loaded
+
+
+async def delivered(_: EngineClient) -> None:
+    """An engine that has the weights."""
+
+
+@pytest.mark.parametrize("kind", ["stage", "engine"])
+async def test_any_other_actor_prefers_other_nodes_too(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     ray = FullNode()
-    for module in (calls, stage_model):
+    for module in (calls, stage_model, engine_actor):
         monkeypatch.setattr(module, "ray", ray)
-    context = CallContext(Retries(10))
-    files: Any = None  # nothing is loaded
-    await StageModelClient("mine", files, files, {"num_cpus": 1.0}, context).start()
+    context, options = CallContext(Retries(10)), {"num_cpus": 1.0}
+    if kind == "stage":
+        await StageModelClient("mine", NOTHING, NOTHING, options, context).start()
+    else:
+        await EngineClient("generator", (NOTHING, NOTHING, ""), options, context, delivered).start()
     assert context.retries.left == 9
     assert ray.asked[0] == "SPREAD"
     assert avoided(ray.asked[1]) == ["node-7"]
+
+
+async def test_the_learners_ranks_prefer_other_nodes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FullNode()
+    for module in (calls, learner):
+        monkeypatch.setattr(module, "ray", ray)
+    context = CallContext(Retries(10))
+    context.unfit.take(FULL)
+    await LearnerGroup(Config(), NOTHING, lambda rank: {"num_cpus": 1.0}, context, 1.0).start(None)
+    assert avoided(ray.asked[0]) == ["node-7"]
 
 
 def test_a_node_that_ray_does_not_name_is_left_by_trying_them_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -348,6 +348,8 @@ class Network:
         ip("-n", host.name, "address", "add", f"{host.address}/24", "dev", "eth0")
         ip("-n", host.name, "link", "set", "eth0", "up")
         ip("-n", host.name, "link", "set", "lo", "up")
+        # a host without it takes itself for 127.0.0.1: Ray looks which address it would reach 8.8.8.8 from
+        ip("-n", host.name, "route", "add", "8.8.8.8", "via", self.address)
         ip("link", "set", host.link, "master", self.bridge, "up")
         return host
 

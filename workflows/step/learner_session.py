@@ -194,6 +194,7 @@ class LearnerSession:
                 lost = used
                 if self.started == used:  # the other ranks wait for the lost one for ever
                     self.stop()
+                self._context.unfit.take(error)
                 await self._context.retries.again("The learner", error)
 
     async def _launch(self) -> Checkpoint | None:
