@@ -153,8 +153,8 @@ async def test_more_scorers_than_cpus_are_told_with_what_to_do_and_are_no_stall(
         scorers.stop()
     assert notes[-1] == (
         "Waiting for 3 of 5 scorers (scorer.workers): each needs scorer.cpus=1 of a node, and none of 1 has more "
-        "than 0 free. `ray status` shows who has them. Unless an autoscaler brings more, add nodes, or lower scorer.workers or "
-        "scorer.cpus."
+        "than 0 free. `ray status` shows who has them. Unless an autoscaler brings more, add nodes, or lower "
+        "scorer.workers or scorer.cpus."
     )
 
 
