@@ -1,4 +1,4 @@
-"""The part that a faulty server and a faulty proxy share: listener, connections and faults.
+"""The part that all faulty servers share: listener, connections and faults.
 
 class Echo(Front):
     def answer(self, body, headers): return Answer(200, {"choices": [...]})
@@ -10,7 +10,6 @@ with running(Echo(faults=["500", "reset"])) as front:      # the first two reque
 
 from __future__ import annotations
 
-import argparse
 import socket
 import sys
 import threading
@@ -24,15 +23,7 @@ from typing import Any, TypeVar
 
 from tests.support.certificates import Certificates
 from tests.support.faulty_handler import Answer, Handler
-from tests.support.judge_faults import (
-    ABOUT_THE_REQUEST,
-    CONTENT,
-    FAULTS,
-    TLS_FAULTS,
-    Storm,
-    check_fault_names,
-    programs_of,
-)
+from tests.support.judge_faults import CONTENT, TLS_FAULTS, Storm, check_fault_names, programs_of
 
 _MOST_SPOILT = 3
 """Most answers about one set of programs that a storm spoils. The judge gives a group up after five."""
@@ -183,35 +174,6 @@ def running(front: F) -> Iterator[F]:
         yield front
     finally:
         front.end()
-
-
-def fault_options(description: str | None) -> argparse.ArgumentParser:
-    """A parser with the options that server and proxy share."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--faults", default="", help=f"comma-separated, of: {', '.join(FAULTS)}")
-    parser.add_argument("--forever", action="store_true", help="the last fault lasts")
-    parser.add_argument("--share", type=float, help="of the requests, at random; without --faults of all that pass")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--latency", type=float, default=0.0)
-    return parser
-
-
-def fault_arguments(given: argparse.Namespace) -> dict[str, Any]:
-    """Keyword arguments for a `Front`, from parsed options. Raises `ValueError` for an unknown fault."""
-    faults = check_fault_names(fault for fault in given.faults.split(",") if fault)
-    common = {"port": given.port, "latency": given.latency}
-    if given.share is None:
-        return {**common, "faults": faults, "forever": given.forever}
-    passing = [fault for fault in FAULTS if fault not in ABOUT_THE_REQUEST]
-    return {**common, "storm": Storm(given.seed, given.share, faults or passing)}
-
-
-def serve_until_interrupted(front: Front) -> None:
-    """Print the address and serve until interrupted."""
-    with running(front):
-        print(front.url, flush=True)
-        threading.Event().wait()
 
 
 def _bound(host: str, port: int) -> socket.socket:

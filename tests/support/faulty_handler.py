@@ -1,4 +1,4 @@
-"""One connection to a faulty server or proxy. It commits every fault.
+"""One connection to a faulty server. It commits every fault.
 
 The front says which fault a request meets and what the answer would have been (`tests/support/faulty_front.py`).
 """

@@ -5,7 +5,6 @@
 
 It speaks /v1/chat/completions and /v1/models. A program that holds `strategy_<number>` gets that cluster (0 is
 degenerate), any other one by the length of its text, so answers are deterministic and do not depend on the order shown.
-As a program of its own: python -m tests.support.faulty_server --port 8124 --faults 500,hang --requests 60
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.faulty_front import Front, fault_arguments, fault_options, running, serve_until_interrupted
+from tests.support.faulty_front import Front, running
 from tests.support.faulty_handler import Answer
 from tests.support.judge_faults import FAULTS, error_body, programs_of
 
@@ -104,16 +103,3 @@ def completion(body: Mapping[str, Any]) -> dict[str, Any]:
             "prompt_tokens_details": {"cached_tokens": prompt // 2},
         },
     }
-
-
-def main() -> None:
-    parser = fault_options(__doc__)
-    parser.add_argument("--requests", type=int, default=None)
-    parser.add_argument("--tokens", type=int, default=None)
-    given = parser.parse_args()
-    limits = {"requests_per_minute": given.requests, "tokens_per_minute": given.tokens}
-    serve_until_interrupted(Server(**fault_arguments(given), **limits))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,28 +1,23 @@
 """vLLM's own OpenAI server on a CPU, with a tiny random model of a long context.
 
-    with serving(build(folder)) as server:                   # up in half a minute; ended with all its processes
-        OpenAIJudge(JudgeConfig(name="openai", base_url=server.url, model=MODEL, answer_schema="indexed"))
+    with serving(build(folder)) as url:                      # up in half a minute; ended with all its processes
+        OpenAIJudge(JudgeConfig(name="openai", base_url=url, model=MODEL, answer_schema="indexed"))
 
-Its labels mean nothing and are the same each time: what it shows is how a real server speaks. By hand:
-python -m tests.support.vllm_server --port 8000
+Its labels mean nothing and are the same each time: what it shows is how a real server speaks.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -87,36 +82,20 @@ def _excite(model: Qwen3ForCausalLM) -> None:
                 weight.mul_(20)
 
 
-@dataclass(frozen=True)
-class VllmServer:
-    """A server that runs."""
-
-    url: str
-    group: int
-    """Of its processes."""
-
-    def freeze(self) -> None:
-        """It takes connections and answers none."""
-        os.killpg(self.group, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        os.killpg(self.group, signal.SIGCONT)
-
-
 @contextmanager
-def serving(model: Path, port: int = 0, *options: str) -> Iterator[VllmServer]:
-    """The server while it runs; its log lies beside the model. Raises `RuntimeError` where it does not come up."""
-    port = port or free_port()
+def serving(model: Path) -> Iterator[str]:
+    """Serve; yield the address. The log lies beside the model. Raises `RuntimeError` if the server does not come up."""
+    port = free_port()
     log = model.with_suffix(".log")
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={model}", f"--port={port}"]
-    command += ["--host=127.0.0.1", *_OPTIONS, *options]
+    command += ["--host=127.0.0.1", *_OPTIONS]
     with log.open("w") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, env=os.environ | _ENVIRONMENT, start_new_session=True
         )
     try:
         _wait_until_up(process, f"http://127.0.0.1:{port}/health", log)
-        yield VllmServer(f"http://127.0.0.1:{port}/v1", process.pid)
+        yield f"http://127.0.0.1:{port}/v1"
     finally:
         os.killpg(process.pid, signal.SIGKILL)  # its engine is a process of its own in the same group
         process.wait()
@@ -131,17 +110,3 @@ def _wait_until_up(process: subprocess.Popen[bytes], health: str, log: Path) -> 
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
     raise RuntimeError(f"vLLM's server did not come up:\n{log.read_text()[-4000:]}")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=8000)
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    with tempfile.TemporaryDirectory() as folder, serving(build(Path(folder) / "model"), options.port) as server:
-        print(server.url, flush=True)
-        threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

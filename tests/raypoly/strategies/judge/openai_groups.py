@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from raypoly.core.config import JudgeConfig
+from raypoly.core.errors import JudgeUnavailable
 from raypoly.core.values import Evidence, Labels, Problem, Rollout, TestSuite, Verdict
 from raypoly.strategies.judge.openai import OpenAIJudge
 from tests.support.faulty_server import Server
 
+Group = tuple[Problem, list[Rollout], list[Verdict]]
 PROBLEM = Problem("sum-1", "Return the sum of the numbers below n.", "f", TestSuite("calls", "[]"))
 EMPTY = np.zeros(0, np.int32)
 PARSED = Evidence("", (), {}, "")
@@ -29,7 +32,7 @@ def rollout(code: str | None) -> Rollout:
     return Rollout(EMPTY, EMPTY, EMPTY.astype(np.float32), text, "stop", 1, 0)
 
 
-def group(*programs: str | None) -> tuple[Problem, list[Rollout], list[Verdict]]:
+def group(*programs: str | None) -> Group:
     """A group without canonical forms; None is a response without code."""
     verdicts = [
         Verdict("no_code", 0, 1, 0.0) if code is None else Verdict("passed", 1, 1, 0.0, evidence=PARSED)
@@ -52,6 +55,17 @@ def judge(server: Server | str, folder: Path, **options: Any) -> Iterator[OpenAI
         yield made
     finally:
         made.close()
+
+
+def patiently(asked: OpenAIJudge, each: Group) -> Labels:
+    """As the workflow does: wait, probe, ask again."""
+    while True:
+        try:
+            return asked.label(*each)
+        except JudgeUnavailable:
+            time.sleep(0.05)
+            with suppress(JudgeUnavailable):
+                asked.probe()
 
 
 def ids(labels: Labels) -> list[int]:

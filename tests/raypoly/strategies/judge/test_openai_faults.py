@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 
 from raypoly.core.errors import JudgeRefused, JudgeUnavailable, UsageError
-from raypoly.core.values import Labels, Problem, Rollout, Verdict
 from raypoly.strategies.judge import silence
-from raypoly.strategies.judge.openai import ATTEMPTS, OpenAIJudge, completion_request
+from raypoly.strategies.judge.openai import ATTEMPTS, completion_request
 from raypoly.strategies.judge.openai.endpoint import TRIES
-from tests.raypoly.strategies.judge.openai_groups import TWO, group, ids, judge, program
+from tests.raypoly.strategies.judge.openai_groups import TWO, Group, group, ids, judge, patiently, program
 from tests.support.certificates import Certificates
 from tests.support.faulty_handler import Answer
 from tests.support.faulty_server import FAULTS, Server, programs_of, running
+from tests.support.judge_faults import PASSING as EVERY_PASSING
+from tests.support.judge_faults import Storm
 from tests.support.ports import silent_port
 
 PASSING = ("408", "409", "425", "429", "429-retry-after", "500", "503", "503-retry-after", "cut", "reset", "garbage",
@@ -305,7 +306,7 @@ def test_a_server_that_is_restarted_is_asked_again(tmp_path: Path) -> None:
     with running(Server(faults=["refused"])) as server, judge(server, tmp_path) as asked:
         with pytest.raises(JudgeUnavailable, match="Connect call failed"):
             asked.label(*TWO)
-        assert ids(_patiently(asked, TWO)) == [1, 2, 1]
+        assert ids(patiently(asked, TWO)) == [1, 2, 1]
 
 
 @pytest.mark.parametrize(("fault", "words"), [("tls-certificate", "certificate"), ("tls-garbage", "SSL")])
@@ -365,15 +366,32 @@ def test_both_servers_away_is_an_outage_that_names_both(tmp_path: Path) -> None:
             asked.probe()
 
 
-def _patiently(asked: OpenAIJudge, each: tuple[Problem, list[Rollout], list[Verdict]]) -> Labels:
-    """As the workflow does: wait, probe, ask again."""
-    while True:
-        try:
-            return asked.label(*each)
-        except JudgeUnavailable:
-            time.sleep(0.05)
-            with suppress(JudgeUnavailable):
-                asked.probe()
+def groups_of(wave: int) -> list[Group]:
+    names = range(30 * wave, 30 * (wave + 1))
+    return [group(program(i % 3, f"a{i}"), program(2, f"b{i}"), program(i % 2 + 1, f"c{i}")) for i in names]
+
+
+def test_a_storm_of_every_fault_loses_no_group_and_changes_no_label(
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-in-the-storm-4711"
+    monkeypatch.setenv("TEST_JUDGE_KEY", key)
+    stormy = Server(key=key, certificates=certificates, storm=Storm(seed=3, share=0.55))
+    with (
+        running(stormy),
+        running(Server()) as calm_server,
+        judge(calm_server, tmp_path / "calm") as calm,
+        judge(stormy, tmp_path / "storm", timeout=1.0, api_key_env="TEST_JUDGE_KEY") as asked,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        for wave in range(10):
+            groups = groups_of(wave)
+            found = list(threads.map(lambda each: ids(patiently(asked, each)), groups))
+            assert found == [ids(calm.label(*each)) for each in groups]
+            if set(EVERY_PASSING) <= stormy.struck.keys():
+                break
+        assert asked.stats().unjudged == 0
+    assert set(EVERY_PASSING) <= stormy.struck.keys()
 
 
 @pytest.fixture
