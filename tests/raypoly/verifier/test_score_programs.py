@@ -15,12 +15,11 @@ from raypoly.core.config import ScorerConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.values import Problem, TestSuite, Verdict
 from raypoly.data.formats import ProblemFile, Rejected
-from raypoly.verifier import GivenProgram, LocalPool, scored, validated
+from raypoly.verifier import GivenProgram, LocalPool, scored
 from raypoly.verifier.score_programs import ProblemIndex, by_id, check_programs, read_programs
-from tests.support.program_files import BROKEN, LOOP, add_problem, descendants, right_code, still_running, write_rows
+from tests.support.program_files import LOOP, add_problem, descendants, right_code, still_running, write_rows
 
 QUICK = ScorerConfig(workers=2, cpu_seconds_per_test=1.0)
-BROKEN_PROBLEM = Problem("broken", "", "f", TestSuite("check", BROKEN["tests"]["source"]), solution="def f(): return 1")
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +31,6 @@ def pool() -> Iterator[LocalPool]:
 def score(problems: Iterable[Problem], programs: Iterable[GivenProgram], config: ScorerConfig = QUICK) -> list[Verdict]:
     with LocalPool(config) as pool:
         return [verdict for _, verdict in scored(pool, by_id(problems), programs)]
-
-
-def test_verdicts_come_in_order_with_their_programs(pool: LocalPool) -> None:
-    codes = [right_code(0), "def add(a, b): return 3", None, "def add(:", right_code(1)]
-    programs = [GivenProgram(number, "add", code) for number, code in enumerate(codes)]
-    found = list(scored(pool, by_id([add_problem()]), programs))
-    assert [program for program, _ in found] == programs
-    assert [verdict.status for _, verdict in found] == ["passed", "wrong", "no_code", "error", "passed"]
 
 
 def test_a_slow_program_holds_up_no_other(pool: LocalPool) -> None:
@@ -81,30 +72,6 @@ def test_a_known_solution_sets_the_time_limit() -> None:
     (verdict,) = score([add_problem(solution=right_code(0))], [GivenProgram("loop", "add", LOOP)], patient)
     assert verdict.status == "timeout"
     assert verdict.cpu_seconds < 10
-
-
-def test_tests_that_can_not_be_run_are_nobodys_verdict() -> None:
-    programs = [GivenProgram(0, "broken", "def f(): return 1"), GivenProgram(1, "broken", "x")]
-    verdicts = score([BROKEN_PROBLEM], programs)
-    assert [verdict.status for verdict in verdicts] == ["infra", "infra"]
-    assert all(verdict.detail.startswith("the tests can't be run: ") for verdict in verdicts)
-
-
-def test_validation_tells_the_usable_from_the_rest() -> None:
-    problems = [
-        add_problem(right_code(0), "right"),
-        add_problem("def add(a, b): return 0", "wrong"),
-        add_problem(problem_id="none"),
-        BROKEN_PROBLEM,
-    ]
-    with LocalPool(QUICK, calibrate=True) as pool:
-        right, wrong, none, broken = validated(pool, problems, calibrate=True)
-    assert (right.reason, right.excluded) == ("", False)
-    assert right.problem.reference_seconds is not None
-    assert right.problem.reference_seconds > 0
-    assert (wrong.status, wrong.excluded) == ("wrong", True)
-    assert (none.status, none.reason, none.excluded) == ("unchecked", "no solution to check it by", False)
-    assert (broken.status, broken.excluded) == ("broken", True)
 
 
 def test_an_unknown_problem_and_an_id_given_twice_are_the_callers_mistake() -> None:
@@ -167,16 +134,6 @@ def test_samples_of_human_eval_and_evalplus_are_programs(tmp_path: Path) -> None
     ]  # fmt: skip
     assert (programs[3].code or "").startswith(BODY.prefix + "    return 2 * n\n")
     assert programs[4].code is None
-
-
-def test_an_unusable_problem_costs_its_own_programs(tmp_path: Path, pool: LocalPool) -> None:
-    rows = [{"id": n, "problem_id": name, "code": right_code(n)} for n, name in enumerate(["bad", "add", "bad", "7"])]
-    path = write_rows(tmp_path / "C.jsonl", rows)
-    assert check_programs(path, KNOWN).programs == 4
-    found = list(scored(pool, KNOWN.problems, read_programs(path, KNOWN)))
-    assert [program.id for program, _ in found] == [0, 1, 2, 3]
-    assert [verdict.status for _, verdict in found] == ["infra", "passed", "infra", "passed"]
-    assert found[0][1].detail == "the tests can't be run: P.jsonl line 3: test: missing"
 
 
 def test_a_packed_file_is_the_same_file(tmp_path: Path) -> None:
