@@ -151,15 +151,15 @@ def killer(sandbox: Sandbox, depth: int, last: bool) -> Iterator[None]:
 def test_what_others_kill_is_no_verdict(kind: str, depth: int, last: bool) -> None:
     """The zygote, a template, a checker, a program: as the kernel kills where the machine has no memory."""
     tests = TestSuite("stdin", json.dumps([{"input": "", "output": "1"}]))
-    code = "import time\ntime.sleep(3)\nprint(1)" if kind == "stdin" else f"import time\ntime.sleep(3)\n{RIGHT}"
+    right = "print(1)" if kind == "stdin" else RIGHT
     problem = {"check": CHECK, "calls": calls(([1], 2)), "stdin": Problem("p", "", "", tests)}[kind]
     with Sandbox(ScorerConfig()) as sandbox:
         if "namespaces" not in sandbox.protection:
             pytest.skip("other generations")
         with killer(sandbox, depth, last):
-            found = [sandbox.score(problem, code).status for _ in range(KILLS)]
+            found = [sandbox.score(problem, f"import time\ntime.sleep(3)\n{right}").status for _ in range(KILLS)]
         assert found == ["infra"] * KILLS
-        assert sandbox.score(problem, code).passed
+        assert sandbox.score(problem, right).passed
 
 
 def test_a_full_disk_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from raypoly.core.config import ScorerConfig
-from raypoly.core.values import Evidence, Problem
+from raypoly.core.values import Evidence, Problem, Verdict
 from raypoly.strategies.evidence import StrategyEvidence
 from raypoly.strategies.judge.structural import structural_labels
 from raypoly.verifier.sandbox import Sandbox
@@ -129,6 +129,13 @@ def sandbox() -> Iterator[Sandbox]:
         yield sandbox
 
 
+@pytest.fixture(scope="module")
+def honest(sandbox: Sandbox) -> list[Verdict]:
+    """A loop, a recursion, and a comprehension."""
+    programs = (f"def f(n):\n{LOOP}", f"def f(n):\n {OTHER}", "def f(n): return sum([i * i for i in range(n)])")
+    return [sandbox.score(OPEN, program) for program in programs]
+
+
 def evidence(sandbox: Sandbox, problem: Problem, code: str) -> Evidence:
     verdict = sandbox.score(problem, code)
     assert verdict.passed, verdict
@@ -148,10 +155,18 @@ def test_an_observed_run_shows_no_sign_of_it(sandbox: Sandbox, code: str) -> Non
 
 
 @pytest.mark.parametrize("code", UNKNOWN_OR_FOR.values(), ids=UNKNOWN_OR_FOR.keys())
-def test_a_program_that_could_reach_the_observer_is_not_believed(sandbox: Sandbox, code: str) -> None:
-    found = evidence(sandbox, OPEN, code)
-    assert found.strategy in ("for", "")
-    assert found.strategy == "for" or found.unknown
+def test_a_program_that_could_reach_the_observer_is_not_believed_and_changes_no_neighbours_group(
+    sandbox: Sandbox, honest: list[Verdict], code: str
+) -> None:
+    verdict = sandbox.score(OPEN, code)
+    assert verdict.passed, verdict
+    assert verdict.evidence is not None
+    assert verdict.evidence.strategy in ("for", "")
+    assert verdict.evidence.strategy == "for" or verdict.evidence.unknown
+    labels = structural_labels([*honest, verdict])
+    assert labels is not None
+    assert labels.ids.tolist() == [1, 2, 3, 1]
+    assert not labels.degenerate.any()
 
 
 @pytest.mark.parametrize("code", DROPPED.values(), ids=DROPPED.keys())
@@ -182,16 +197,6 @@ def test_a_program_over_its_budget_has_the_evidence_of_one_within(sandbox: Sandb
         within, over = found(code, 10_000), found(code, 100)
         assert (within[0], over[0]) == ("passed", "timeout")
         assert over[1] == within[1]
-
-
-@pytest.mark.parametrize("code", UNKNOWN_OR_FOR.values(), ids=UNKNOWN_OR_FOR.keys())
-def test_no_program_changes_how_its_neighbours_are_grouped(sandbox: Sandbox, code: str) -> None:
-    honest = [f"def f(n):\n{LOOP}", f"def f(n):\n {OTHER}", "def f(n): return sum([i * i for i in range(n)])"]
-    verdicts = [sandbox.score(OPEN, text) for text in [*honest, code]]
-    labels = structural_labels(verdicts)
-    assert labels is not None
-    assert labels.ids.tolist() == [1, 2, 3, 1]
-    assert not labels.degenerate.any()
 
 
 def test_a_run_that_does_too_much_does_not_end_by_catching_what_ends_it(sandbox: Sandbox) -> None:

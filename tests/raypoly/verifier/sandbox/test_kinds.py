@@ -241,11 +241,11 @@ def test_the_reference_time_is_that_of_the_slowest_test_of_the_solution(sandbox:
 
 def test_a_limit_is_ten_times_the_reference_between_a_second_and_the_cap() -> None:
     problem = calls(([16], 16))
-    with Sandbox(ScorerConfig(cpu_seconds_per_test=3.0)) as sandbox:
-        for reference, status in ((None, "passed"), (0.001, "timeout"), (0.19, "passed"), (5.0, "passed")):
+    for cap, reference, status in ((3.0, 0.001, "timeout"), (3.0, 0.19, "passed"), (1.2, 5.0, "timeout")):
+        with Sandbox(ScorerConfig(cpu_seconds_per_test=cap)) as sandbox:
             verdict = sandbox.score(replace(problem, reference_seconds=reference), BUSY)
-            assert verdict.status == status, (reference, verdict)
-            assert verdict.repeatable == (status == "passed")
+        assert verdict.status == status, (cap, reference, verdict)
+        assert verdict.repeatable == (status == "passed")
 
 
 HALF = "def f(n):\n if n % 2: raise ValueError('odd')\n return n // 2"

@@ -2,7 +2,7 @@
 
     RAYPOLY_MUTANTS=1000 python -m pytest tests/raypoly/verifier/sandbox/test_mutants.py
 
-`RAYPOLY_MUTANTS` is the number of mutants, 60 where it is not set. Plain execution is a `python` of its own for each,
+`RAYPOLY_MUTANTS` is the number of mutants, 30 where it is not set. Plain execution is a `python` of its own for each,
 outside the sandbox, that runs prelude, program, test and `check(entry_point)` under limits of CPU time and memory only.
 """
 
@@ -29,7 +29,7 @@ from tests.support.small_problems import SHARED
 FOLDER = SHARED / "data" / "leetcode"
 NEEDS = "sortedcontainers"
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason=f"{FOLDER} is not here")
-MUTANTS = int(os.environ.get("RAYPOLY_MUTANTS", "60"))
+MUTANTS = int(os.environ.get("RAYPOLY_MUTANTS", "30"))
 CPU_SECONDS = 5
 """Of a whole program, both ways: far above what a solution takes, so that only endless mutants come near."""
 MEMORY_MIB = 1024
@@ -58,7 +58,7 @@ def problem_of(row: dict[str, Any]) -> Problem:
 
 def test_reference_solutions_pass() -> None:
     with Sandbox(ScorerConfig()) as sandbox:
-        verdicts = {row["task_id"]: sandbox.score(problem_of(row), row["completion"]) for row in rows()[::10]}
+        verdicts = {row["task_id"]: sandbox.score(problem_of(row), row["completion"]) for row in rows()[::20]}
     failed = {name: verdict for name, verdict in verdicts.items() if not verdict.passed}
     assert not {name: verdict for name, verdict in failed.items() if NEEDS not in verdict.detail}
 

@@ -178,7 +178,7 @@ def test_a_message_full_of_the_smallest_values_costs_a_small_multiple_of_its_siz
 
 @pytest.mark.parametrize("item", [b"e\0\0\0\0", b"m\0\0\0\0", DEQUE, CHAIN, b"o\0\0\0\0"])
 def test_a_large_message_costs_a_smaller_multiple(item: bytes) -> None:
-    count = (2 << 20) // len(item)
+    count = (3 << 19) // len(item)
     data = b"l" + count.to_bytes(4, "big") + item * count
     decode(data)
     assert peak(data) <= allowed(len(data))
