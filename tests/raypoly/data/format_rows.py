@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import pickle
-import zlib
 from typing import Any
 
 import pytest
@@ -120,10 +117,6 @@ OWN: Row = {
     "entry_point": "add",
     "tests": {"kind": "calls", "cases": [{"args": [1], "kwargs": {"b": 2}, "expected": 3, "budget": {"steps": 9}}]},
 }
-
-
-def packed(tests: object) -> str:
-    return base64.b64encode(zlib.compress(pickle.dumps(json.dumps(tests)))).decode()
 
 
 def cases(problem: Problem) -> list[Any]:

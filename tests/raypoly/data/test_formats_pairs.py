@@ -17,9 +17,9 @@ from tests.raypoly.data.format_rows import (
     STDIN,
     Row,
     cases,
-    packed,
     refusal,
 )
+from tests.raypoly.data.source_rows import packed
 
 
 def test_livecodebench_functional_tests_are_calls_with_json_arguments() -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.core.errors import UsageError
-from raypoly.core.plugins import PackagedFile
-from raypoly.data.formats import ProblemStream, problem_of, read_problems, row_files, row_of
+from raypoly.data.formats import ProblemStream, problem_of, read_problems, row_of
 from tests.raypoly.data.format_rows import HUMANEVAL, MBPP, OWN
 from tests.support.small_problems import SHARED
 
@@ -128,19 +127,7 @@ def test_every_leetcode_row_is_read_and_comes_back_from_an_own_row() -> None:
     for path in sorted(FOLDER.glob("*.jsonl.gz")):
         file = read_problems(path)
         assert not file.rejected
-        assert all(p.prompt and p.prelude and p.solution for p in file.problems)
+        assert all(p.prompt and p.prelude and p.solution and p.tests.kind == "check" for p in file.problems)
         assert all(problem_of(row_of(problem), str(path)) == problem for problem in file.problems)
         counts.append(len(file.problems))
     assert counts == [1890, 114]
-
-
-def test_a_packaged_file_is_read_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "packaged_rows").mkdir()
-    (tmp_path / "packaged_rows" / "__init__.py").touch()
-    (tmp_path / "packaged_rows" / "rows.jsonl").touch()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(row_files, "PACKAGED_PROBLEMS", {"mine": PackagedFile("packaged_rows", "rows.jsonl", "ask us")})
-    assert row_files.files_of(Path("mine")) == [tmp_path / "packaged_rows" / "rows.jsonl"]
-    (tmp_path / "packaged_rows" / "rows.jsonl").unlink()
-    with pytest.raises(UsageError, match="which is not installed here: ask us"):
-        row_files.files_of(Path("mine"))

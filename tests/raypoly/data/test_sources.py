@@ -43,6 +43,7 @@ def test_a_right_program_passes_and_a_wrong_one_is_wrong(tmp_path: Path, pool: L
     assert [verdict.status for verdict in found] == ["passed", "wrong", "passed"][: len(programs)], found
     assert problem.prompt
     assert problem.id
+    assert problem.tests.kind != "stdin" or "standard input" in problem.prompt
 
 
 @pytest.mark.parametrize("sample", [*TRAINER_SAMPLES, *SAMPLES[:-1]], ids=name_of)
@@ -63,12 +64,6 @@ def test_columns_of_other_trainers_beside_its_own_change_nothing(sample: Sample)
     more = {name: {} if name == "info" else "x" for name in names if "entry_point" in sample.row or name != "info"}
     if sample.name != "raypoly's own":
         assert problem_of(sample.row | more).tests == problem_of(sample.row).tests
-
-
-@pytest.mark.parametrize("sample", [*TRAINER_SAMPLES, *SAMPLES], ids=name_of)
-def test_a_whole_programs_prompt_says_where_input_comes_from(sample: Sample) -> None:
-    problem = problem_of(sample.row)
-    assert problem.tests.kind != "stdin" or "standard input" in problem.prompt
 
 
 def test_a_preparation_takes_every_format(tmp_path: Path) -> None:

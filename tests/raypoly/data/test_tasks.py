@@ -73,7 +73,7 @@ def problem_named(name: str) -> Problem:
 
 
 def test_a_prompt_names_the_function_with_its_parameters_and_leaves_no_placeholder() -> None:
-    for problem in (p for seed in range(3) for p in everything(task_set(seed))):
+    for problem in (p for seed in range(2) for p in everything(task_set(seed))):
         assert f"`{problem.entry_point}(" in problem.prompt
         words = problem.prompt.partition(" For example, ")[0]
         assert not [mark for mark in ("<", ">", "CALL", "WHAT", "  ", " ,", ",.", "..") if mark in words], words
@@ -87,9 +87,7 @@ def test_the_same_seed_gives_the_same_set_and_another_other_words_with_the_same_
     assert sum(ours[name].prompt != theirs[name].prompt for name in ours) > 0.9 * len(ours)
 
 
-@pytest.mark.parametrize(
-    ("validation", "test", "seed"), [(64, 64, 0), (64, 64, 7), (8, 8, 0), (1, 3, 2), (150, 150, 1)]
-)
+@pytest.mark.parametrize(("validation", "test", "seed"), [(64, 64, 0), (1, 3, 2), (150, 150, 1)])
 def test_what_is_tested_is_about_something_that_was_never_trained_on(validation: int, test: int, seed: int) -> None:
     config = ProblemsConfig(source="tasks", validation=validation, test=test, seed=seed)
     splits = build_problem_set(config).splits
@@ -103,7 +101,7 @@ def test_what_is_tested_is_about_something_that_was_never_trained_on(validation:
 
 
 def test_no_test_is_about_one_idea_or_one_family() -> None:
-    for seed in range(4):
+    for seed in range(2):
         for name in ("test", "validation"):
             members = task_set(seed).splits[name]
             held_out = ideas(members) - ideas(task_set(seed).splits["train"])
@@ -123,7 +121,7 @@ def test_a_split_that_leaves_nothing_to_train_on_is_refused() -> None:
         build_problem_set(ProblemsConfig(source="tasks", test=2000))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_two_tasks_are_one_problem(seed: int) -> None:
     assert [(pair.dropped.id, pair.kept.id) for pair in find_duplicates(everything(task_set(seed)))] == []
 
@@ -152,7 +150,7 @@ def humaneval() -> list[Problem]:
 def test_no_statement_is_near_to_one_of_humaneval() -> None:
     evaluation = humaneval()
     assert len(evaluation) == 164
-    for seed in range(3):
+    for seed in range(2):
         assert find_overlaps(everything(task_set(seed)), evaluation) == []
 
 

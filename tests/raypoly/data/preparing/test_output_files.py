@@ -60,6 +60,14 @@ def kept() -> list[Candidate]:
     ]
 
 
+def prepared(folder: Path, split: str, problems: list[Candidate]) -> Path:
+    """A finished preparation with this split."""
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    (folder / "card.json").write_text("{}")
+    (folder / "data" / f"{split}.parquet").write_bytes(written_bytes(output_files.write_parquet, problems))
+    return folder
+
+
 def whole(problem: Problem) -> Problem:
     return replace(problem, source="", metadata={})
 
@@ -93,12 +101,10 @@ def test_public_tests_are_a_column_where_there_are_any_and_else_the_file_is_as_i
     table = pq.read_table(io.BytesIO(written_bytes(output_files.write_parquet, some)))
     assert table["public_tests"].null_count == 2
     assert len(set(table["sha256"].to_pylist()) - {content_hash(it.problem) for it in plain}) == 1
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.parquet").write_bytes(written_bytes(output_files.write_parquet, some))
-    (tmp_path / "card.json").write_text("{}")
     (tmp_path / "train.jsonl").write_bytes(written_bytes(output_files.write_jsonl, some))
-    prepared = build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path))).splits["train"]
-    for problems in (prepared, read_problems(tmp_path / "train.jsonl").problems):
+    place = prepared(tmp_path / "done", "train", some)
+    columns = build_problem_set(ProblemsConfig(source="prepared", path=str(place))).splits["train"]
+    for problems in (columns, read_problems(tmp_path / "train.jsonl").problems):
         assert [problem.public_tests for problem in problems] == [None, None, shown]
 
 
@@ -121,28 +127,21 @@ def test_the_lines_train_as_any_other_file(tmp_path: Path) -> None:
 
 
 def test_another_preparation_gives_the_test_split(tmp_path: Path) -> None:
-    for name, split, problems in (("mine", "train", kept()[:1]), ("theirs", "test", kept()[1:])):
-        (tmp_path / name / "data").mkdir(parents=True)
-        (tmp_path / name / "card.json").write_text("{}")
-        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(written_bytes(output_files.write_parquet, problems))
-    config = ProblemsConfig(source="prepared", path=str(tmp_path / "mine"), test_path=str(tmp_path / "theirs"))
+    mine, theirs = prepared(tmp_path / "mine", "train", kept()[:1]), prepared(tmp_path / "theirs", "test", kept()[1:])
+    config = ProblemsConfig(source="prepared", path=str(mine), test_path=str(theirs))
     assert [problem.id for problem in build_problem_set(config).splits["test"]] == ["p1", "p2"]
-    held = tmp_path / "theirs" / "data" / "validation.parquet"
-    held.write_bytes((tmp_path / "theirs" / "data" / "test.parquet").read_bytes())
-    other = config.model_copy(update={"test_path": None, "validation_path": str(tmp_path / "theirs")})
+    prepared(theirs, "validation", kept()[1:])
+    other = config.model_copy(update={"test_path": None, "validation_path": str(theirs)})
     assert [problem.id for problem in build_problem_set(other).splits["validation"]] == ["p1", "p2"]
-    (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(written_bytes(output_files.write_parquet, kept()))
+    prepared(theirs, "test", kept())
     with pytest.raises(UsageError, match=r"p0 is in train and in test"):
         build_problem_set(config)
 
 
 def test_two_preparations_may_number_unlike_problems_alike(tmp_path: Path) -> None:
     numbered = [replace(candidate, id="4000", read=partial(_renamed, candidate, "4000")) for candidate in kept()]
-    for name, split, problems in (("mine", "train", numbered[:1]), ("theirs", "test", numbered[1:2])):
-        (tmp_path / name / "data").mkdir(parents=True)
-        (tmp_path / name / "card.json").write_text("{}")
-        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(written_bytes(output_files.write_parquet, problems))
-    config = ProblemsConfig(source="prepared", path=str(tmp_path / "mine"), test_path=str(tmp_path / "theirs"))
+    mine, theirs = prepared(tmp_path / "mine", "train", numbered[:1]), tmp_path / "theirs"
+    config = ProblemsConfig(source="prepared", path=str(mine), test_path=str(prepared(theirs, "test", numbered[1:2])))
     splits = build_problem_set(config).splits
     assert {name: [problem.id for problem in problems] for name, problems in splits.items()} == {
         "train": ["4000"],
