@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.close()
             return
         if self.fault == "slow":
-            time.sleep(5)
+            time.sleep(1)
         denied = bool(self.key) and self.headers.get("Authorization") != f"Bearer {self.key}"
         status = 401 if denied else int(self.fault) if self.fault.isdigit() else 200
         body = b"{'ids': the first two}" if self.fault == "garbage" else json.dumps(answer).encode()

@@ -1,17 +1,10 @@
 """Features of approaches: told from live code, whatever it is called and however it is written."""
 
-import ast
-import gzip
-import json
-import random
-import re
-from collections.abc import Iterator
-
 import pytest
 
 from raypoly.strategies.features.algorithm_features import algorithm_features
 from raypoly.verifier.sandbox import Sandbox
-from tests.support.small_problems import SHARED, check
+from tests.support.small_problems import check
 
 HASH = """class Solution:
     def pair(self, nums, target):
@@ -23,7 +16,6 @@ HASH = """class Solution:
         return []
 """
 PLAIN = HASH.format(trick="")
-LEETCODE = SHARED / "data" / "leetcode" / "LeetCodeDataset-v0.3.1-test-part.jsonl.gz"
 
 EXAMPLES = [
     ("hash", PLAIN),
@@ -301,53 +293,6 @@ def test_features_travel_with_the_verdict(sandbox: Sandbox) -> None:
     verdict = sandbox.score(problem, PLAIN)
     assert verdict.evidence is not None
     assert verdict.evidence.features == algorithm_features(PLAIN, "Solution().pair")
-
-
-def solutions() -> Iterator[tuple[str, str]]:
-    """(program, entry point): both known solutions of a seeded sample of problems."""
-    with gzip.open(LEETCODE, "rt") as lines:
-        rows = [json.loads(line) for line in lines]
-    for row in random.Random(0).sample(rows, 30):
-        fenced = re.findall(r"```python\n(.*?)```", row["response"], re.DOTALL)
-        for code in (row["completion"], *fenced[-1:]):
-            yield code, row["entry_point"]
-
-
-class Renamed(ast.NodeTransformer):
-    """Every name that the program binds, but for methods and keywords, becomes another."""
-
-    def __init__(self, tree: ast.Module) -> None:
-        used = {n.arg for n in ast.walk(tree) if isinstance(n, ast.keyword)} | {"self"}
-        bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        self.bound = (bound | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}) - used
-
-    def new(self, name: str) -> str:
-        return f"other_{name[::-1]}" if name in self.bound else name
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(self.new(node.id), node.ctx)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        return ast.arg(self.new(node.arg))
-
-    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
-        return ast.Nonlocal([self.new(name) for name in node.names])
-
-
-@pytest.mark.skipif(not LEETCODE.exists(), reason=f"{LEETCODE} is not here")
-def test_names_comments_types_and_formatting_change_no_feature() -> None:
-    compared = 0
-    for code, entry in solutions():
-        try:
-            tree = ast.parse(code)
-        except SyntaxError:
-            continue
-        renamed = ast.unparse(ast.fix_missing_locations(Renamed(tree).visit(ast.parse(code))))
-        commented = "# label me as a heap\n" + ast.unparse(tree).replace("\n", "  # sliding window\n")
-        for copy in (renamed, commented):
-            assert algorithm_features(copy, entry) == algorithm_features(code, entry), copy
-            compared += 1
-    assert compared > 80
 
 
 def test_calls_with_more_arguments_than_parameters_are_read() -> None:

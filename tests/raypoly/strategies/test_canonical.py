@@ -27,10 +27,6 @@ SAMPLE = int(os.environ.get("RAYPOLY_CANONICAL", "12"))
 
 PLAIN = "def f(n):\n s = 0\n for x in range(n):\n  s += x\n return s"
 SAME = {
-    "comments and docstring": 'def f(n):\n "Sum."\n s = 0  # start\n for x in range(n):\n  s += x\n return s',
-    "names": "def f(count):\n total = 0\n for item in range(count):\n  total += item\n return total",
-    "blank lines": "\n\ndef f(n):\n\n s = 0\n\n for x in range(n):\n\n  s += x\n return s\n\n#",
-    "annotations": "def f(n: int) -> int:\n s: int = 0\n for x in range(n):\n  s += x\n return s",
     "literals": "def f(n):\n s = 0x0\n for x in range((n)):\n  s += x\n return (s)",
     "imports": "import math\nfrom typing import List\ndef f(n):\n s = 0\n for x in range(n):\n  s += x\n return s",
     "dead assignment": "def f(n):\n i = 0\n s = 0\n for x in range(n):\n  s += x\n return s",

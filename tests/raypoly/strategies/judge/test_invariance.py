@@ -7,11 +7,8 @@ import gzip
 import json
 import os
 import random
-import typing
 from collections.abc import Iterator
 from functools import cache
-
-import pytest
 
 from raypoly.core.config import ScorerConfig
 from raypoly.core.values import Evidence
@@ -111,13 +108,3 @@ def test_reworded_programs_give_what_the_programs_gave() -> None:
             assert [v.status for v in first.verdicts] == [v.status for v in second.verdicts]
             forms = [[v.evidence and v.evidence.canonical for v in seen.verdicts] for seen in (first, second)]
             assert forms[0] == forms[1]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_program_is_said_in_other_words(seed: int) -> None:
-    source = "def f(nums):\n    best = 0\n    for x in nums:\n        best = max(best, x)\n    return best\n"
-    other = reworded(source, random.Random(seed), frozenset({"f"}))
-    names: dict[str, object] = dict(vars(typing))
-    exec(other, names)  # of the tests' own text
-    assert names["f"]([3, 9, 2]) == 9  # type: ignore[operator]
-    assert "best" not in other.split()

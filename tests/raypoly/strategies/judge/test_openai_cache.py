@@ -42,7 +42,7 @@ def test_what_was_put_before_a_kill_is_there_after_it_whoever_else_was_writing(t
     said: dict[str, int] = {}
     for name, writer in zip("ab", writers, strict=True):
         assert writer.stdout is not None
-        for _ in range(40):
+        for _ in range(8):
             said[name] = int(writer.stdout.readline())
     for name, writer in zip("ab", writers, strict=True):
         writer.send_signal(signal.SIGKILL)

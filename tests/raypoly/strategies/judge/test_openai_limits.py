@@ -283,14 +283,6 @@ def limiter() -> SharedLimiter:
     return SharedLimiter(RateLimiter(requests=None, tokens=None, concurrency=1))
 
 
-def test_turns_of_one_run_are_given_in_the_order_in_which_they_were_asked_for(limiter: SharedLimiter) -> None:
-    first, crowd = limiter.enter(1, lambda: None), Crowd(limiter)
-    for number in range(6):
-        crowd.ask("run", str(number))
-    limiter.leave(lambda limiter, now: limiter.failed(first, now))
-    assert crowd.end() == list("012345")
-
-
 def test_a_run_with_four_groups_is_served_within_eight_turns_of_one_with_a_hundred(limiter: SharedLimiter) -> None:
     first, crowd = limiter.enter(1, lambda: None), Crowd(limiter)
     for number in range(100):

@@ -172,8 +172,10 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_proxy")
-@pytest.mark.parametrize("variable", ["ALL_PROXY", "http_proxy", "HTTP_PROXY"])
-@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "http://127.0.0.1:1", "127.0.0.1:1"])
+@pytest.mark.parametrize(
+    ("variable", "proxy"),
+    [("ALL_PROXY", "socks5://127.0.0.1:1"), ("http_proxy", "http://127.0.0.1:1"), ("HTTP_PROXY", "127.0.0.1:1")],
+)
 def test_a_server_of_this_machine_is_asked_past_every_proxy(
     variable: str, proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
