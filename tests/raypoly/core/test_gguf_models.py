@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -91,7 +90,7 @@ def test_a_file_without_chat_template_is_refused_where_messages_are_rendered(tmp
         ChatTemplate(str(path)).renderer()
 
 
-@pytest.mark.parametrize("share", [0, 0.001, 0.3, 0.6, 0.999])
+@pytest.mark.parametrize("share", [0, 0.3, 0.999])
 def test_a_file_that_is_cut_short_ends_the_command_with_a_sentence(
     share: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,14 +165,6 @@ def test_a_file_that_lacks_a_tensor_makes_no_folder(tmp_path: Path, cache: Path)
     with pytest.raises(UsageError, match=r"can't read the weights .*no model.layers.0.mlp.up_proj.weight"):
         model.folder(lambda line: None)
     assert [path.suffix for path in cache.iterdir()] == [".lock"]
-
-
-def test_two_at_once_make_one_folder(tmp_path: Path) -> None:
-    model, said = model_of(write_gguf(tmp_path / "tiny.gguf")), list[str]()
-    with ThreadPoolExecutor(2) as both:
-        one, other = both.map(lambda _: model.folder(said.append), range(2))
-    assert one == other
-    assert len(said) == 1
 
 
 def test_a_kill_while_the_folder_is_made_leaves_nothing_that_is_used(tmp_path: Path, cache: Path) -> None:

@@ -64,15 +64,6 @@ def test_another_head_goes_on_with_the_run(uri: str, tmp_path: Path) -> None:
     assert Run(uri).config.train.steps == 100
 
 
-def test_fresh_starts_beside(uri: str, tmp_path: Path) -> None:
-    names = []
-    for _ in range(2):
-        directory = resolve_run(config(uri, tmp_path, run={"fresh": True}))
-        start_and_end(directory)
-        names.append(directory.name)
-    assert names == ["mine", "mine-2"]
-
-
 def test_runs_may_live_in_remote_storage_by_default(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYPOLY_RUNS", uri)
     directory = resolve_run(Config())

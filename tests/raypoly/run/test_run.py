@@ -34,11 +34,6 @@ def test_a_step_without_rollouts_is_answered_with_those_there_are(folder: Path) 
         raypoly.Run(folder).rollouts(99)
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not a run folder"):
-        raypoly.Run(tmp_path)
-
-
 def test_a_folder_of_runs_names_one_and_a_file_is_called_one(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"holds no config.json, but runs such as {folder}\."):
         raypoly.Run(folder.parent)

@@ -148,11 +148,6 @@ def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         resolve_run(config(run={"dir": str(tmp_path / "file" / "run")}))
 
 
-def test_unwritable_folder_is_refused_at_the_latest_when_it_is_opened() -> None:
-    with pytest.raises(UsageError, match=r"run\.dir=/proc/raypoly can't be made: /proc keeps no files"):
-        resolve_run(config(run={"dir": "/proc/raypoly"})).open("test")
-
-
 def test_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(UsageError, match=r"holds thesis\.tex and no run"):
