@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +27,7 @@ from raypoly.learner.training_rows import TrainingRow
 from raypoly.planning import preflight
 from raypoly.planning.devices import ELSEWHERE
 from raypoly.verifier.rewards import AnsweredGroup, Rewards, reward_function
+from tests.support.program_files import Command
 from tests.support.random_model import random_model
 from tests.support.sample_groups import make_rollout
 
@@ -192,9 +190,10 @@ def test_a_published_methods_command_line_is_one_that_a_run_takes(method: str, t
     assert {key: made[key] for key in told} == {key: value.replace("null", "None") for key, value in told.items()}
 
 
-def test_dapos_command_line_is_planned_with_its_dynamic_sampling(tmp_path: Path) -> None:
-    environment = {**os.environ, "RAYPOLY_RUNS": str(tmp_path)}
-    command = [sys.executable, "-m", "raypoly.train", "--dry-run", *words_of("DAPO")]
-    planned = subprocess.run(command, capture_output=True, text=True, env=environment)
+def test_dapos_command_line_is_planned_with_its_dynamic_sampling(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYPOLY_RUNS", str(tmp_path))
+    planned = command("train", "--dry-run", *words_of("DAPO"))
     assert planned.returncode == 0, planned.stderr
     assert "refill: up to 20 problems more a step" in planned.stdout
