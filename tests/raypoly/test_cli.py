@@ -19,9 +19,9 @@ from raypoly.core.settings import load
 from raypoly.run.run_identity import resolve_run
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import write_finished_run, write_summary
-from tests.support.gold_rows import ROW, read_rows, write_rows
+from tests.support.gold_rows import ROW, write_rows
 from tests.support.long_run import write_long_run
-from tests.support.program_files import Command
+from tests.support.program_files import Command, read_rows
 from tests.support.random_model import random_model
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -156,7 +156,6 @@ class Endless(Term):
 
 gives_text = reward("gives_text", lambda problem, rollout, verdict: 1.0 if verdict.passed else "no")
 gives_array = reward("gives_array", lambda problem, rollout, verdict: np.array([verdict.passed]))
-gives_infinity = reward("gives_infinity", lambda problem, rollout, verdict: 1.0 if rollout.text else float("inf"))
 divides_by_tests = reward("divides_by_tests", lambda problem, rollout, verdict: 1 / verdict.tests_total)
 swallows = reward("swallows", lambda problem, rollout, verdict: either(lambda: len(rollout.text) / 9, lambda: 0.0))
 takes_two = reward("takes_two", lambda problem, rollout: 1.0)

@@ -35,7 +35,3 @@ def write_rows(path: Path, *rows: dict[str, Any] | str) -> Path:
     """Write rows as JSON lines. A string becomes a line unchanged."""
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
     return path
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -11,7 +11,8 @@ from raypoly.commands.section_config import JudgeChoice, choose_run_judge
 from raypoly.core.config import JudgeConfig, ScorerConfig
 from raypoly.core.errors import JudgeUnavailable, SandboxError, UsageError
 from tests.support.faulty_server import Server, running
-from tests.support.gold_rows import HASH, ROW, read_rows, write_rows
+from tests.support.gold_rows import HASH, ROW, write_rows
+from tests.support.program_files import read_rows
 from tests.support.scored_run import (
     NAMES,
     as_judged,

@@ -25,8 +25,7 @@ from raypoly.data import build_problem_set
 from raypoly.learner.update_stats import LossStats, UpdateStats
 from raypoly.run.store.sealed_files import encode_table, seal
 from tests.support.drafted_run import write_drafted_run
-from tests.support.gold_rows import read_rows
-from tests.support.program_files import Command
+from tests.support.program_files import Command, read_rows
 from tests.support.s3_server import s3_server
 from tests.support.scored_run import (
     NAMES,

@@ -47,7 +47,6 @@ BREACHES = {
     "ByPlace": "Its answer depends on the order of rollouts",
     "Endless": "compute() has to give 1 numbers",
     "gives_array": "it gave bool [True]",
-    "gives_infinity": "It has to give one number, None where it is not known",
     "divides_by_tests": "It raises ZeroDivisionError('division by zero') for the verdict 'passed' with 0 of 0 tests",
     "swallows": "Reading the response raises RuntimeError('planted'), and it answers",
     "takes_two": "it is called with (problem, rollout, verdict)",

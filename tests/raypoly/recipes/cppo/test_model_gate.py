@@ -96,14 +96,6 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(folder: Path) -> None:
     assert model.ask(PROBLEM, []).p.shape == (0,)
 
 
-def test_the_loss_of_a_word_is_bce_less_the_log_of_the_mass(folder: Path) -> None:
-    question = GateQuestion.of(AutoTokenizer.from_pretrained(folder), WORDS, COMPLETION_TEMPLATE)
-    answers = GateModel(folder, question).ask(PROBLEM, [PLAN])
-    cross_entropy = -next_token(folder, question.prompt(PROBLEM, PLAN))[word_tokens(folder)]
-    bce = -np.log([answers.p[0], 1 - answers.p[0]])
-    np.testing.assert_allclose(cross_entropy, bce - np.log(answers.mass[0]), atol=1e-5)
-
-
 def test_words_that_begin_alike_are_refused() -> None:
     tokenizer = build_tokenizer(TEXTS)
     with pytest.raises(UsageError, match="'yes' and 'yep' begin with the same token"):
