@@ -303,31 +303,25 @@ def test_a_test_that_the_environment_showed_decides_nothing(tmp_path: Path, envi
     assert sum(len(row.get("changed", ())) for row in read_rows(tmp_path / "d.jsonl")) == differing
 
 
-def test_an_evaluation_by_several_scaffolds_has_the_numbers_of_the_first(tmp_path: Path) -> None:
+def test_of_several_scaffolds_the_first_gives_the_numbers_and_blocks_give_those_of_their_blocks(tmp_path: Path) -> None:
+    """Of eight samples the first five pass, so both blocks of four begin with one that passes."""
     run = Run(write_drafted_run(tmp_path))
     own, other = (evaluation_table(names, as_scored) for names in (NAMES[:2], NAMES[:2]))
     named = [each.append_column("scaffold", pa.array([name] * each.num_rows)) for each, name in
              ((own, "repair"), (other, "direct"))]  # fmt: skip
-    payload = evaluation_payload(NAMES[:2], as_scored) | {"step": 2, "split": "test", "samples": 8, "set_aside": {}}
-    payload |= {"scaffold": "repair", "block": 1, "shown_tests": 1, "scaffolds": [{"scaffold": "direct"}]}
-    write_beside(run, payload, table=pa.concat_tables(named))
+    measured = evaluation_payload(NAMES[:2], as_scored) | {"samples": 8, "set_aside": {}}
+    several = {"scaffold": "repair", "block": 1, "shown_tests": 1, "scaffolds": [{"scaffold": "direct"}]}
+    write_beside(run, measured | {"step": 2} | several, table=pa.concat_tables(named))
+    ones = dict.fromkeys(("1", "2", "4", "8"), 1.0)
+    blocks = {"scaffold": "tuple", "block": 4, "pass_at_k": ones}
+    write_beside(run, measured | {"step": 1} | blocks, table=own, step=1)
     rescore(run.uri, str(tmp_path / "d.jsonl"), None, [], workers=1)
-    rows = {(row["of"], row["number"]): row for row in read_rows(tmp_path / "d.jsonl") if "number" in row}
-    found = rows["test after step 2", "pass@1"]
+    _, numbers = read(tmp_path / "d.jsonl")
+    found = numbers["test after step 2", "pass@1"]
     assert (found["groups"], found["reported"], found["then"], found["now"]) == (2, 0.625, 0.625, 0.625)
-
-
-def test_the_numbers_of_an_evaluation_in_blocks_are_those_of_its_blocks(tmp_path: Path) -> None:
-    """Of eight samples the first five pass, so both blocks of four begin with one that passes."""
-    run = Run(write_drafted_run(tmp_path))
-    payload = evaluation_payload(NAMES[:2], as_scored) | {"step": 2, "split": "test", "samples": 8, "set_aside": {}}
-    payload |= {"scaffold": "tuple", "block": 4, "pass_at_k": dict.fromkeys(("1", "2", "4", "8"), 1.0)}
-    write_beside(run, payload, table=evaluation_table(NAMES[:2], as_scored))
-    rescore(run.uri, str(tmp_path / "d.jsonl"), None, [], workers=1)
-    rows = {(row["of"], row["number"]): row for row in read_rows(tmp_path / "d.jsonl") if "number" in row}
-    for k, value in payload["pass_at_k"].items():
-        found = rows["test after step 2", f"pass@{k}"]
-        assert (found["then"], found["now"]) == (pytest.approx(value), pytest.approx(value)), k
+    for k in ones:
+        found = numbers["test after step 1", f"pass@{k}"]
+        assert (found["then"], found["now"]) == (pytest.approx(1.0), pytest.approx(1.0)), k
 
 
 def test_the_command_ends_with_0_whether_verdicts_differ_or_not_and_with_2_for_a_mistake(
