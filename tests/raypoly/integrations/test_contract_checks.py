@@ -16,6 +16,7 @@ from raypoly.integrations.contract_checks import KINDS, check, checks_of, contra
 from tests.raypoly.test_light_base import COMMAND, without_extras
 from tests.support.canned_engine import judge_folder
 from tests.support.contract_breaches import HonestObjective, gives_text
+from tests.support.random_model import random_model
 from workflows.step.stages import KNOWN as STAGES
 
 BREACHES = {
@@ -110,7 +111,7 @@ def shipped() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("kind", "name"), shipped())
-def test_what_ships_keeps_its_contract(kind: str, name: str, warm_model: Path, tmp_path: Path) -> None:
+def test_what_ships_keeps_its_contract(kind: str, name: str, tmp_path: Path) -> None:
     (rows := tmp_path / "rows.jsonl").write_text(
         "".join(json.dumps({"prompt": f"Add {i}.", "response": "x"}) + "\n" for i in range(2))
     )
@@ -121,7 +122,7 @@ def test_what_ships_keeps_its_contract(kind: str, name: str, warm_model: Path, t
         "ensemble": {"members": members},
     }
     if name == "local":
-        model, cache = judge_folder(warm_model, tmp_path), tmp_path / "cache"
+        model, cache = judge_folder(random_model(tmp_path / "random"), tmp_path), tmp_path / "cache"
         params[name] = {
             "model": str(model),
             "engine": "tests.support.canned_engine:CannedEngine",
