@@ -37,10 +37,20 @@ GROUP = re.compile(r"@\w+$")
 
 @pytest.fixture(scope="session")
 def warm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Hugging Face folder whose samples have mixed rewards and several strategies, so that training changes it."""
+    """A Hugging Face folder whose samples have mixed rewards and several strategies, so that training changes it.
+
+    It takes a minute: xdist's workers make one together.
+    """
+    from filelock import FileLock
+
     from tests.support.warm_model import warm_model as build_warm_model  # brings torch, which few tests need
 
-    return build_warm_model(tmp_path_factory.mktemp("warm") / "model")
+    own = tmp_path_factory.getbasetemp()
+    model = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "warm-model"
+    with FileLock(f"{model}.lock"):
+        if not model.is_dir():
+            build_warm_model(model.with_suffix(".part")).rename(model)
+    return model
 
 
 @pytest.fixture(autouse=True)
