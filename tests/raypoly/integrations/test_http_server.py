@@ -92,7 +92,7 @@ def test_other_places_sizes_and_tokens_are_refused(server: Server, monkeypatch: 
 
 
 def test_a_full_queue_says_when_to_come_back_and_loses_nothing(server: Server) -> None:
-    slow = "import time\ndef f(n):\n time.sleep(.2)\n return 2 * n\n"
+    slow = "import time\ndef f(n):\n time.sleep(.1)\n return 2 * n\n"
     seen: list[int] = []
 
     def ask(number: int) -> None:
@@ -126,7 +126,7 @@ def test_a_server_that_is_killed_and_started_again_loses_no_verdict(tmp_path: Pa
 
     served, found = start(), list[Any]()
     slow = "import time\ntime.sleep(.05)\n"
-    rows = [{"problem_id": "double", "code": f"{slow}def f(n): return {2 + n % 2} * n  # {n}"} for n in range(240)]
+    rows = [{"problem_id": "double", "code": f"{slow}def f(n): return {2 + n % 2} * n  # {n}"} for n in range(160)]
     asking = VerdictClient(f"http://127.0.0.1:{port}", patience=120.0, rows_at_once=8)
     thread = threading.Thread(target=lambda: found.extend(asking.verdicts(rows)))
     thread.start()
@@ -138,7 +138,7 @@ def test_a_server_that_is_killed_and_started_again_loses_no_verdict(tmp_path: Pa
     served.wait()
     served = start()
     thread.join()
-    assert [verdict["status"] for verdict in found] == ["passed", "wrong"] * 120
+    assert [verdict["status"] for verdict in found] == ["passed", "wrong"] * 80
     assert asking.verdicts(rows[:1])[0]["passed"]  # it serves
     served.send_signal(signal.SIGTERM)
     assert served.wait(timeout=30) == 0
