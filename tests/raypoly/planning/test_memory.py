@@ -85,8 +85,15 @@ def peak_of_gradients(folder: Path, bf16: bool, kind: Any, compiled: bool, mask:
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=[pytest.mark.slow, needs_compiler])])
 @pytest.mark.parametrize("kind", ["off", "products", "layers"])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-@pytest.mark.parametrize("model", [(Qwen3ForCausalLM, Qwen3Config), (LlamaForCausalLM, LlamaConfig)], ids=str)
+@pytest.mark.parametrize(
+    ("model", "dtype"),
+    [
+        ((Qwen3ForCausalLM, Qwen3Config), "bfloat16"),
+        ((Qwen3ForCausalLM, Qwen3Config), "float32"),
+        ((LlamaForCausalLM, LlamaConfig), "bfloat16"),
+    ],
+    ids=["qwen3-bfloat16", "qwen3-float32", "llama-bfloat16"],
+)
 def test_activations_and_logits_are_those_that_pytorch_allocates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: tuple[Any, Any], dtype: str, kind: str, compiled: bool
 ) -> None:

@@ -68,9 +68,7 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ("problems.source=jsonl", "problems.path"),
         ("problems.source=nomodule:Source", "PYTHONPATH"),
         ("problems.path=x.jsonl", "problems.path=x.jsonl would be ignored, since puzzles are made, not read: set "),
-        ("problems.test_path=x.jsonl", "problems.test_path=x.jsonl would be ignored"),
         ("problems.source=tasks problems.validation_path=x.jsonl", "since tasks are made, not read: set problems.sou"),
-        ("problems.exclude=x.jsonl", "problems.exclude=x.jsonl would be ignored"),
         ("reward.name=json:", "reward.name='json:' is unknown"),
         (f"problems.source=jsonl problems.path={__file__} problems.test_path=/no.jsonl", "test_path=/no.jsonl is not"),
         ("model.path=/nowhere/model", "model.path=/nowhere/model does not exist"),
@@ -109,7 +107,6 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
             "judge.base_url is about a server, and judge.name=local",
         ),
         ("judge.name=local judge.api_key_env=PATH", "judge.api_key_env is about a server"),
-        ("judge.name=local judge.canary_every=5", "judge.canary_every is about a server"),
         ("judge.name=local judge.engine=vlm", "judge.engine"),
         ("judge.name=ensemble judge.members=[structural,local]", "judge.members names local, and an ensemble holds no"),
         (

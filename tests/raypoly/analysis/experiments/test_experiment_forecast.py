@@ -211,15 +211,15 @@ def test_more_samples_are_said_to_help_where_few_samples_spread_the_differences(
         for seed in range(4)
     ]
     (compared,) = compare_arms(arms)
-    each = next(it for it in measure_differences(compared) if (it.reference, it.measure) == ("grpo", "1"))
+    found = {it.measure: it for it in measure_differences(compared) if it.reference == "grpo"}
+    each = found["1"]
     assert each.sampling == pytest.approx(2 * 0.25 / SAMPLES, rel=0.05)
     spread = DifferenceSpread.of(each.paired, each.samples, each.sampling)
     assert spread.samples == pytest.approx(math.sqrt(2 * 0.25), rel=0.1)
     assert spread.rest < 0.03
     size = ExperimentSize(300, 4, SAMPLES)
     assert smallest_difference(replace(size, samples=4 * SAMPLES), spread) < 0.8 * smallest_difference(size, spread)
-    distinct = next(it for it in measure_differences(compared) if it.measure == STRATEGIES)
-    assert distinct.sampling is None, "how far other samples would move it is not known"
+    assert found[STRATEGIES].sampling is None, "how far other samples would move it is not known"
 
 
 def test_a_pilot_of_one_seed_or_without_spread_is_no_certainty(tmp_path: Path) -> None:
