@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from raypoly import Run
 from raypoly.run.store.local_store import LocalStore
 from raypoly.run.store.step_records import Generated, encode
 from tests.support.commit_watcher import CommitWatcher
-from tests.support.kill_plan import KINDS, change_plans, kill_plans
+from tests.support.kill_plan import KINDS, kill_plans
 from tests.support.local_driver import ROOT
 from tests.support.run_differences import run_differences
 from tests.support.sample_groups import make_group
@@ -93,12 +93,3 @@ def test_a_plan_is_its_seeds_and_deals_every_kind_alike() -> None:
     assert first == again != other
     kinds = [kill.kind for plan in first[0] for kill in plan]
     assert {kind: kinds.count(kind) for kind in KINDS} == dict.fromkeys(KINDS, 5)
-
-
-def test_a_plan_of_changes_takes_no_more_nodes_than_it_brings() -> None:
-    for plan in islice(change_plans(1, 4), 20):
-        nodes = list(accumulate({"lose": -1, "gain": 1}[change.kind] for change in plan))
-        assert len(nodes) == 8
-        assert nodes[-1] == 0
-        assert set(nodes) <= {-1, 0, 1}
-        assert plan[0].after >= 1, "during a step, not before the first"

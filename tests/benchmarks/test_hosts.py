@@ -6,15 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from tests.support.driver_process import ROOT
-from tests.support.kill_plan import kill_plans
 from tests.support.ray_machines import Impossible
-from tests.support.real_hosts import FAULTS, RealHosts
+from tests.support.real_hosts import RealHosts
 
 _LOOK = """
 import json, os, ray, socket
@@ -25,12 +23,6 @@ def look():
 
 print(json.dumps([look(), ray.get(ray.remote(look).options(num_cpus=1).remote())]))
 """
-
-
-def test_every_fault_has_its_turn_and_the_seed_decides_when() -> None:
-    first, again, other = ([plan[0] for plan in islice(kill_plans(seed, 1, FAULTS), 16)] for seed in (1, 1, 2))
-    assert first == again != other
-    assert sorted(kill.kind for kill in first) == sorted(FAULTS * 2)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from tests.support.driver_process import ROOT
 from tests.support.every_row_objective import EveryRow
 from tests.support.immediate_exit import exit_now
 from tests.support.paced_process import Pace, PacedProcess
-from tests.support.step_tables import GIB, MeasuredArm, MeasuredStep, check_targets, speed_up, stage_lines, step_table
+from tests.support.step_tables import GIB, MeasuredArm, MeasuredStep, check_targets, speed_up, step_table
 
 
 def measured(name: str, seconds: list[float], trained: int = 160, memory: float = 1.0) -> MeasuredArm:
@@ -46,18 +45,6 @@ def test_the_table_shows_each_arm_against_the_first() -> None:
     assert lines[1].split() == ["TRL", "5.000", "4.000", "1", "2.50", "50%", "160", "0", "5000", "1.00"]
     assert lines[2].split()[:6] == ["ours", "2.000", "2.000", "2.50", "(2.00", "to"]
     assert lines[2].split()[6:] == ["3.00)", "1.00", "50%", "100", "120", "5000", "1.00"]
-
-
-def test_an_arm_is_busy_by_the_median_of_its_rounds_over_all_cores() -> None:
-    arm = measured("TRL", [4.0, 1.0, 2.0])
-    arm.cores, arm.cpu_seconds = 2, [8.0, 0.5, 1.0]
-    assert arm.busy == 0.25
-
-
-def test_stages_are_medians_by_name() -> None:
-    arm = measured("ours", [2.0, 2.0, 2.0])
-    arm.steps = [replace(step, stages={"score": spent}) for step, spent in zip(arm.steps, (1.0, 9.0, 2.0), strict=True)]
-    assert stage_lines([arm]).split() == ["ours", "score", "2.00"]
 
 
 def test_targets_are_judged_by_the_better_arm_and_every_arms_rows() -> None:
