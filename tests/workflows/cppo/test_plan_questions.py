@@ -160,13 +160,13 @@ def outcomes(url: str, folder: Path, problems: Path, kill_after: int | None = No
         lease.release()
 
 
-def test_twenty_kills_anywhere_end_with_the_same_plans(tmp_path: Path, problems: Path) -> None:
+def test_kills_anywhere_end_with_the_same_plans(tmp_path: Path, problems: Path) -> None:
     with running(server()) as found:
         whole = outcomes(found.url, tmp_path / "whole", problems)
         answers, rng = found.asked.copy(), random.Random(7)
         assert whole is not None
         assert funnel(whole, 4) == EXPECTED
-        for trial in range(20):
+        for trial in range(8):
             found.asked.clear()
             kills = [rng.randrange(answers.total() // 2) for _ in range(rng.randrange(1, 4))]
             ended = [outcomes(found.url, tmp_path / f"killed-{trial}", problems, after) for after in kills]
@@ -256,9 +256,3 @@ def test_a_key_that_is_not_there_is_said(tmp_path: Path, problems: Path) -> None
     config = plan_making("http://127.0.0.1:9", tmp_path / "run", problems, {"api_key_env": "NO_SUCH_KEY"})
     with pytest.raises(UsageError, match=r"plans\.teacher\.api_key_env='NO_SUCH_KEY' is not set"):
         make_plans(config)
-
-
-def test_the_order_of_outcomes_is_that_of_the_problems(tmp_path: Path) -> None:
-    assert funnel([], 4)["plans"] == 0
-    outcomes = [PlanOutcome("p", "prompt", 4, FOUR), PlanOutcome("q", "prompt", unanswered="teacher refused")]
-    assert funnel(outcomes, 4)["plans"] == funnel(outcomes[::-1], 4)["plans"] == 1

@@ -103,7 +103,7 @@ def test_the_list_the_dashboard_and_the_page_name_the_same_metrics() -> None:
 def test_a_node_serves_every_metric_for_as_long_as_the_run_lives(place: str) -> None:
     names, now = {each.served for each in RUN_METRICS}, {**NOW, "paused": 1.0, "calls/score": 3.0}
     with RayMetrics("a-run", "poly_epo", lambda: now) as metrics:
-        until = time.monotonic() + KEPT_SECONDS + 8
+        until = time.monotonic() + KEPT_SECONDS + 4
         metrics.log(ROW)
         metrics.log_evaluation(EVALUATION)
         metrics.log_evaluation({**EVALUATION, "split": "validation", "pass_at_k": {"1": 0.125}})
