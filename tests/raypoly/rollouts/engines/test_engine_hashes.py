@@ -20,7 +20,6 @@ from raypoly.rollouts.engines import build
 from raypoly.rollouts.engines.vllm_weights import LoadedWeights
 from tests.raypoly.rollouts.engines.test_engines import changed
 from tests.raypoly.rollouts.engines.test_transfer import Pair
-from tests.support.random_model import random_model
 from workflows.step.weight_sync import differing_weights
 
 Weights = dict[str, Tensor]
@@ -44,11 +43,6 @@ class Joined:
         """What is wrong in the engine when it was given these."""
         self.pair.deliver(weights, self.learner.version)
         return differing_weights(self.learner.weight_hashes(), self.pair.receiver.weight_hashes())
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 def learner(folder: Path, dtype: str) -> PolicyLearner:

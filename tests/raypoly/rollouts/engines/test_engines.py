@@ -31,11 +31,6 @@ REQUESTS = [
 LONG_PROMPT = RNG.integers(2, 200, 100).astype(np.int32)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
-
-
 @pytest.fixture(scope="module", params=["transformers", "vllm"])
 def engine(folder: Path, request: pytest.FixtureRequest) -> Engine:
     return build(folder, GeneratorConfig(engine=request.param, max_tokens=24), "float32")

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from raypoly.core.config import GeneratorConfig
 from raypoly.rollouts.engines import SampleRequest, vllm_engine
 from raypoly.rollouts.engines.vllm_engine import VllmEngine
-from tests.support.random_model import random_model
 from tests.support.triton_by_numpy import run_kernels_by_numpy
 
 VOCABULARY = 7
@@ -45,11 +44,6 @@ class RecordingEngine:
 
     def reset_prefix_cache(self) -> bool:
         return True
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture

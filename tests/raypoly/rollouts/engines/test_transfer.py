@@ -24,7 +24,6 @@ from raypoly.rollouts.engines.gloo_transfer import GlooReceiver, buckets
 from raypoly.rollouts.engines.transfer import Parcel, Sender, build_sender
 from raypoly.rollouts.engines.vllm_transfer import checked_vllm
 from tests.raypoly.rollouts.engines.test_engines import LONG_PROMPT, changed
-from tests.support.random_model import random_model
 
 DRAWN = torch.Generator().manual_seed(0)
 WEIGHTS = [
@@ -94,11 +93,6 @@ def test_a_partner_that_is_gone_is_told() -> None:
     pair.sender.offer(WEIGHTS, 3)
     with pytest.raises(TransferBroken, match="other side of a weight transfer is gone"):
         pair.sender.send()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.parametrize("name", ["transformers", "vllm"])
