@@ -28,7 +28,7 @@ from raypoly.run.store.step_records import CompletedStep, Record
 from tests.support.timed_run import close_run, timed_problems
 from tests.support.timed_services import TimedJudge
 from tests.support.virtual_clock import run_virtual
-from tests.workflows.step.virtual_run import ROLLOUTS, Recorded, Recorder, Sampler, Stopped, facts, open_virtual
+from tests.workflows.step.virtual_run import ROLLOUTS, Recorded, Recorder, Sampler, facts, open_virtual, stop_after
 from workflows.startup.open_run import OpenRun
 from workflows.train import Training
 
@@ -77,25 +77,7 @@ def opening(
 async def go_on(opened: Awaitable[OpenRun], commits: int | None = None) -> OpenRun:
     """Go on to the run's end, or until so many commits are made: then nothing more is."""
     run = await opened
-    journal, left = run.durability.journal, commits
-    commit, seal = journal.commit, journal.seal_step
-
-    def count() -> None:
-        nonlocal left
-        if left is not None:
-            if left == 0:
-                raise Stopped
-            left -= 1
-
-    async def commit_some(record: Record) -> None:
-        count()
-        await commit(record)
-
-    async def seal_some(*step: Any) -> None:
-        count()
-        await seal(*step)
-
-    journal.commit, journal.seal_step = commit_some, seal_some  # type: ignore[method-assign, assignment]
+    stop_after(run.durability.journal, commits, seals=True)
     try:
         run.restore()
         await Training(run).run()

@@ -34,6 +34,7 @@ from tests.workflows.step.virtual_run import (
     Sampler,
     Stopped,
     facts,
+    stop_after,
     stopped_after,
     taken,
 )
@@ -240,20 +241,11 @@ def ended(folder: Path, config: Config, commits: int | None = None) -> int:
     async def work() -> int:
         opened = await opened_at(folder, config, FallingSession)
         opened.restore()
-        commit, left = opened.durability.journal.commit, commits
-
-        async def commit_some(record: Any) -> None:
-            nonlocal left
-            if left is not None:
-                if left == 0:
-                    raise Stopped
-                left -= 1
-            await commit(record)
+        stop_after(opened.durability.journal, commits)
 
         async def nothing() -> None:
             """What the recorder has no weights for."""
 
-        opened.durability.journal.commit = commit_some  # type: ignore[method-assign]
         opened.durability.checkpoint = nothing  # type: ignore[method-assign]
         opened.finish = nothing  # type: ignore[method-assign]
         with suppress(ExceptionGroup, Stopped):

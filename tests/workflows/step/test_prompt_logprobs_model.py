@@ -20,10 +20,10 @@ from raypoly.learner.training_rows import TrainingRow
 from raypoly.learner.update_stats import UpdateStats
 from raypoly.rollouts.engines import SampleRequest
 from raypoly.rollouts.engines.transformers_engine import TransformersEngine
-from raypoly.run.store.step_records import CompletedStep, Record
+from raypoly.run.store.step_records import CompletedStep
 from tests.support.random_model import random_model
 from tests.support.timed_services import timed_program
-from tests.workflows.step.virtual_run import Recorded, Recorder, Sampler, Stopped, open_virtual, taken
+from tests.workflows.step.virtual_run import Recorded, Recorder, Sampler, Stopped, open_virtual, stop_after, taken
 from workflows.startup.open_run import OpenRun
 
 OVERRIDES = ("objective.name=upskill", "objective.skills=3", "generator.max_tokens=12", "generator.temperature=0.7")
@@ -102,16 +102,7 @@ async def open_trained(folder: Path, model: Path, commits: int | None) -> OpenRu
     """`commits`: the driver is gone after so many."""
     opened = await open_virtual(folder, (), OVERRIDES, shared=False, learning=partial(Trained, folder=model))
     opened.services.generator = Engine(opened.config, model, opened.services.learner)  # type: ignore[assignment]
-    commit, made = opened.durability.journal.commit, 0
-
-    async def commit_some(record: Record) -> None:
-        nonlocal made
-        if made == commits:
-            raise Stopped
-        made += 1
-        await commit(record)
-
-    opened.durability.journal.commit = commit_some  # type: ignore[method-assign]
+    stop_after(opened.durability.journal, commits)
     await opened.weights.sync()
     return opened
 

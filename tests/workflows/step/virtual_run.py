@@ -286,22 +286,38 @@ class Stopped(Exception):
     """The driver is gone."""
 
 
-async def stopped_after(opening: Awaitable[OpenRun], commits: int) -> None:
-    """Begin the first step; it stops after so many commits, and before it is compacted."""
-    opened, left = await opening, commits
-    commit = opened.durability.journal.commit
+def stop_after(journal: Journal, commits: int | None, seals: bool = False) -> None:
+    """Let the journal make so many commits, with `seals` also of whole steps: what comes then stops the driver. None:
+    all that come."""
+    left, commit, seal = commits, journal.commit, journal.seal_step
 
-    async def commit_some(record: Record) -> None:
+    def count() -> None:
         nonlocal left
         if left == 0:
             raise Stopped
-        left -= 1
+        left = None if left is None else left - 1
+
+    async def commit_some(record: Record) -> None:
+        count()
         await commit(record)
+
+    async def seal_some(*step: Any) -> None:
+        count()
+        await seal(*step)
+
+    journal.commit = commit_some  # type: ignore[method-assign]
+    if seals:
+        journal.seal_step = seal_some  # type: ignore[method-assign, assignment]
+
+
+async def stopped_after(opening: Awaitable[OpenRun], commits: int) -> None:
+    """Begin the first step; it stops after so many commits, and before it is compacted."""
+    opened = await opening
 
     async def seal_nothing(*what: object) -> None:
         raise Stopped
 
-    opened.durability.journal.commit = commit_some  # type: ignore[method-assign]
+    stop_after(opened.durability.journal, commits)
     opened.durability.journal.seal_step = seal_nothing  # type: ignore[method-assign]
     with pytest.raises((ExceptionGroup, Stopped)):
         await Training(opened).step(0)
