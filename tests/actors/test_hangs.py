@@ -26,7 +26,9 @@ from tests.actors.conftest import ACTOR_OPTIONS
 from tests.actors.hanging_engine import hang
 from tests.actors.test_judge import PROBLEM, ROLLOUTS, VERDICTS
 from tests.actors.test_scorer import RIGHT, squares
+from tests.support.local_driver import wait_for
 from tests.support.random_model import random_model
+from tests.workflows.liveness.test_shutdown import title
 from workflows.durability.journal import Journal
 from workflows.liveness.watchdog import STORAGE, Stacks, Watchdog
 from workflows.startup.ray_cluster import descendants
@@ -113,7 +115,7 @@ async def test_a_hung_sandbox_is_restarted_with_its_scorer(store: LocalStore) ->
     assert "scorer-0 made no progress" in guard.notes[0]
     assert "raypoly/verifier/sandbox/" in guard.stacks
     assert sandbox
-    await asyncio.to_thread(gone, sandbox)
+    await asyncio.to_thread(wait_for, lambda: not any(map(title, sandbox)), 300)
 
 
 async def test_a_judge_whose_server_never_answers_is_found(store: LocalStore) -> None:
@@ -184,19 +186,3 @@ async def sampled(generator: Generator) -> list[int]:
 
 
 PROMPT = ROLLOUTS[0].prompt_tokens
-
-
-def gone(processes: set[int]) -> None:
-    """Return when they are; five minutes, on a machine however busy."""
-    for _ in range(3000):
-        if not any(Path(f"/proc/{pid}/cmdline").exists() and title(pid) for pid in processes):
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError(f"left behind: {processes}")
-
-
-def title(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

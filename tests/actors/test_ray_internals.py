@@ -13,6 +13,7 @@ from urllib.error import HTTPError
 import pytest
 
 from tests.support.local_driver import wait_for
+from tests.workflows.liveness.test_shutdown import title
 from workflows.startup.ray_cluster import descendants
 
 DRIVER = """
@@ -83,7 +84,7 @@ def test_private_names_of_ray_do_what_is_needed(folder: str) -> None:
         url = address if address.startswith("http") else f"http://{address}"
         with pytest.raises(HTTPError, match="Unauthorized"):  # it answers, and asks for the token
             urllib.request.urlopen(f"{url}/api/version", timeout=60)
-        ours = {pid for pid in descendants(driver.pid) if title(pid) in ("gcs_server", "raylet")}
+        ours = {pid for pid in descendants(driver.pid) if os.path.basename(title(pid)) in ("gcs_server", "raylet")}
         assert len(ours) == 2
         driver.stdin.write("\n")
         driver.stdin.flush()
@@ -95,15 +96,6 @@ def test_private_names_of_ray_do_what_is_needed(folder: str) -> None:
 
 def test_without_a_connection_no_call_makes_one() -> None:
     assert subprocess.check_output([sys.executable, "-c", ENDED], text=True).split() == ["False"]
-
-
-def title(pid: int) -> str:
-    """The process's command, empty if it has ended."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return ""
-    return os.path.basename(words[0]).decode()
 
 
 def test_no_other_module_uses_a_private_name_of_ray() -> None:

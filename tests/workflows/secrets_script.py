@@ -15,13 +15,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import numpy as np
 import ray
 
 from actors.judge import JudgeClient
 from raypoly.core.config import Config
 from raypoly.core.errors import JudgeUnavailable
-from raypoly.core.values import Evidence, Problem, Rollout, TestSuite, Verdict
+from tests.actors.test_shared_judge import group
 from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url
 
 PAGES = (
@@ -31,14 +30,6 @@ PAGES = (
     "/api/v0/cluster_events?detail=1", "/api/v0/tasks/summarize", "/api/v0/actors/summarize",
     "/api/v0/tasks/timeline", "/api/v0/cluster_metadata",
 )  # fmt: skip
-_EMPTY = np.zeros(0, np.int32)
-
-
-def group(number: int) -> tuple[Problem, list[Rollout], list[Verdict]]:
-    texts = [f"def f(n):\n    return strategy_{s} + {number}" for s in (1, 2)]
-    rollouts = [Rollout(_EMPTY, _EMPTY, _EMPTY.astype(np.float32), text, "stop", 1, 0) for text in texts]
-    verdicts = [Verdict("passed", 1, 1, 0.0, "", Evidence(text, (), {}, "")) for text in texts]
-    return Problem(f"p-{number}", "# sum", "f", TestSuite("calls", "[]")), rollouts, verdicts
 
 
 def fetched(page: str) -> str:
@@ -58,7 +49,7 @@ async def judged(config: Config) -> list[str]:
     """Labels, then an outage in which the server repeats the key; the words of what went wrong."""
     judge = JudgeClient(config.judge, actor_options())
     await judge.start()
-    assert (await judge.label(*group(0))).ids.tolist() == [1, 2]
+    assert (await judge.label(*group(0))).ids.tolist() == [1, 2, 1]
     said = []
     for number in range(1, 3):
         try:
