@@ -202,13 +202,6 @@ def test_an_answer_that_the_server_broke_off_is_asked_for_again(tmp_path: Path) 
         assert {rollout.weight_version for rollout in rollouts} == {0}
 
 
-def test_a_prompt_that_the_server_refuses_is_set_aside_in_its_words_and_never_wrong(tmp_path: Path) -> None:
-    with running(AnsweringServer(faults=["ok", "400-context"])) as server:
-        said = Asked(tmp_path, server, "endpoint.concurrency=1").verdicts()
-    reason = "(HTTP 400) (The maximum context length is 8 tokens. context_length_exceeded)."
-    assert said == [("infra", f"the endpoint will not take the request {reason}")] * len(SEEDS)
-
-
 def test_an_answer_that_the_server_filtered_is_a_refusal(tmp_path: Path) -> None:
     filtered = {"finish_reason": "content_filter", "message": {"role": "assistant", "content": None}}
     with running(BreakingServer(choices=[filtered, None])) as server:

@@ -192,17 +192,3 @@ def test_the_order_of_groups_and_rollouts_means_nothing_to_what_whitens_a_step(o
 
     whole = finished([0, 1, 2], [0, 1, 2])
     np.testing.assert_allclose(finished(order, [2, 0, 1]), whole[order][:, [2, 0, 1]], atol=1e-12)
-
-
-@settings(max_examples=60)
-@given(shuffled(), st.sampled_from(["sum", "mean", "unit"]), st.data())
-def test_advantages_under_the_mean_baseline_add_to_zero(
-    both: tuple[Judged, list[int]], reduction: str, data: st.DataObject
-) -> None:
-    group, _ = both
-    n = data.draw(st.integers(1, len(group.rewards) - 1))
-    for objective in (
-        build("poly_epo", set_size=n, reduction=reduction),
-        Worth(SetConfig(set_size=n, reduction=reduction)),
-    ):
-        assert group.advantages(objective).sum() == pytest.approx(0, abs=1e-9)
