@@ -3,7 +3,6 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -13,8 +12,8 @@ ACTOR_OPTIONS = {"num_cpus": 0.01}
 """Small enough for every actor of a run on two cores."""
 
 
-@contextmanager
-def small_ray() -> Iterator[None]:
+@pytest.fixture(scope="package", autouse=True)
+def _a_ray_of_its_own() -> Iterator[None]:
     """Two cores, and two GPUs by Ray's count alone."""
     # a short path: Ray puts sockets below it, and their paths may have 107 characters
     folder = tempfile.mkdtemp(prefix="rp-", dir="/tmp")
@@ -29,9 +28,3 @@ def small_ray() -> Iterator[None]:
     ):
         yield
     shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _a_ray_of_its_own() -> Iterator[None]:
-    with small_ray():
-        yield

@@ -13,17 +13,19 @@ from actors.calls import CallContext
 from actors.model_files import ModelFiles
 from actors.stage_model import StageModelClient
 from raypoly.algorithms.group_stage import StageModel
+from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.recipes.cppo.gate_model import GateModel
 from raypoly.recipes.cppo.gate_question import COMPLETION_TEMPLATE, WORDS
 from raypoly.recipes.cppo.gate_stage import load_gate_model
-from tests.actors.conftest import ACTOR_OPTIONS, small_ray
+from tests.actors.conftest import ACTOR_OPTIONS
 from tests.raypoly.recipes.cppo.gate_folders import PLAN, PROBLEM, REWORDED, sealed_gate
+from workflows.startup.ray_cluster import connect_ray
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _a_ray_of_its_own() -> Iterator[None]:
-    with small_ray():
+@pytest.fixture(autouse=True)
+def _on_the_cluster(joined: None) -> Iterator[None]:
+    with connect_ray(Config(), "gate"):
         yield
 
 

@@ -17,11 +17,12 @@ from ray.cluster_utils import Cluster
 
 from actors import model_files
 from actors.model_files import ModelFiles
+from raypoly.core.config import Config
 from raypoly.core.errors import UsageError
 from raypoly.core.settings import load
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
 from workflows.doctor.machine import examine_machine
-from workflows.startup.ray_cluster import descendants, local_ray
+from workflows.startup.ray_cluster import connect_ray, descendants
 
 MOUNTS = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
 
@@ -86,14 +87,14 @@ def test_a_run_folder_that_the_learners_node_does_not_see_is_told_at_the_start(
     assert not list(hidden.glob(".raypoly-doctor*"))
 
 
+@pytest.mark.usefixtures("joined")
 def test_a_small_folder_is_sent_and_a_large_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "model"
     (folder / "parts").mkdir(parents=True)
     for name in ("config.json", "parts/weights"):
         (folder / name).write_text(name)
     monkeypatch.setenv("RAYPOLY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with local_ray(num_cpus=1, include_dashboard=False, log_to_driver=False):
+    with connect_ray(Config(), "files"):
         small = ModelFiles(folder).with_copy()
         monkeypatch.setattr(model_files, "SENT_BYTES", 10)
         large = ModelFiles(folder).with_copy()
