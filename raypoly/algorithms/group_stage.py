@@ -6,7 +6,7 @@
         async def run(self, group, problem, services):
             return [1.0 / (1 + len(rollout.text)) for rollout in group.rollouts]
 
-`score`, `judge` and `prompt_logprobs` are raypoly's stages (`workflows/step/stages`); `stages.own` adds yours.
+raypoly's stages, such as `score` and `judge`, lie in `workflows/step/stages`; `stages.own` adds yours.
 A stage's finding is committed to the journal before anything uses it, and a committed finding is never computed again.
 It reaches an objective as `group.findings[name]`, a reward function with a parameter `findings` as `findings[name]`,
 the rows of `metrics.jsonl` as `name/column`, and the rollout files as the columns `name/column`.
