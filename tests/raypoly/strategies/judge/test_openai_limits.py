@@ -26,7 +26,8 @@ from raypoly.strategies.judge.openai.rate_limiter import (
     parse_retry_after,
 )
 from tests.raypoly.strategies.judge.openai_groups import group, ids, judge, program
-from tests.support.faulty_server import Server, running
+from tests.support.faulty_front import running
+from tests.support.limited_server import LimitedServer
 from tests.support.rate_enforcement import KINDS, Enforcement
 
 LIMITS = [(500, 10**9), (60, 10**9), (3000, 200_000), (10**6, 60_000)]
@@ -241,7 +242,10 @@ def test_a_burst_that_was_refused_makes_later_bursts_even() -> None:
 
 
 def test_a_real_server_with_limits_is_not_overrun_by_many_threads(tmp_path: Path) -> None:
-    with running(Server(requests_per_minute=40, latency=0.01)) as server, judge(server, tmp_path) as asked:
+    with (
+        running(LimitedServer(Enforcement("sliding", 40, 10**9), 0.01, 0.02)) as server,
+        judge(server, tmp_path) as asked,
+    ):
         groups = [group(program(1, f"i{i}"), program(2)) for i in range(36)]
         with ThreadPoolExecutor(9) as threads:
             assert list(threads.map(lambda each: ids(asked.label(*each)), groups)) == [[1, 2]] * 36
