@@ -270,8 +270,8 @@ def test_what_is_no_finite_number_is_no_reward(problem: Problem, name: str) -> N
 
 def test_an_exception_names_the_function_and_the_problem(problem: Problem) -> None:
     with pytest.raises(ValueError, match="could not convert") as caught:
-        outcomes(reward("broken"), problem, "seven")
-    where = f"on response 1 to problem {problem.id}, in step 0"
+        outcomes(reward("broken"), problem, "7", "seven")
+    where = f"on response 2 to problem {problem.id}, in step 0"
     assert caught.value.__notes__ == [f"raised by reward.name={__name__}:broken {where}"]
 
 
