@@ -36,6 +36,9 @@ def test_a_second_driver_is_refused_and_sigterm_saves_a_checkpoint_and_leaves_no
     assert second.finish() == 2
     assert re.search(rf"held by pid {process.pid}\b", second.log())
     assert driver.lives
+    steps = driver.folder / "rollouts"
+    before = len(list(steps.iterdir()))
+    wait_for(lambda: len(list(steps.iterdir())) > before)  # between update and commit none is saved
     process.send_signal(signal.SIGTERM)
     assert driver.finish() == 0, driver.log()
     again = f"Stopped; everything is committed. Resume with: {shell_command(driver.command[1:])}"
