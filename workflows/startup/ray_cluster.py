@@ -116,8 +116,6 @@ def _join_cluster(options: dict[str, Any]) -> None:
         time.sleep(wait)
     else:
         raise _no_cluster(closed)
-    # of this process alone: else Ray's C++ prints lines on what it mends, such as a lost node's objects
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     with _own_sigterm():
         try:
             if "//" not in address:
