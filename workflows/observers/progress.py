@@ -58,7 +58,7 @@ class Progress:
         if self.timings:
             self.note(self._describe_start(process_seconds()))
         done = f"; {first_step} {'is' if first_step == 1 else 'are'} done already." if first_step else "."
-        self.note(f"{total_steps} steps{done}")
+        self.note(f"{total_steps} step{'s' * (total_steps != 1)}{done}")
         if self._bars is not None:
             self._bars.start()
             self._show_bar("step", first_step, total_steps)
