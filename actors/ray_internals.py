@@ -140,10 +140,8 @@ async def tell_job(job: str, metadata: Mapping[str, str], message: str) -> None:
     info = await storage.get_info(job, timeout=_JOB_SECONDS)
     if info is not None and info.status == JobStatus.RUNNING:  # Ray writes another status after this process's end
         before = info.metadata or {}
-        told = {
-            **metadata,
-            **{key: value for key, value in before.items() if key not in metadata},
-        }  # it shows the first
+        kept = {key: value for key, value in before.items() if key not in metadata}
+        told = {**metadata, **kept}  # the page has room for the first
         if (name := before.get("job_name")) not in (None, job):  # of whoever submitted it
             told["job_name"] = name
         await storage.put_info(job, replace(info, metadata=told, message=message), timeout=_JOB_SECONDS)

@@ -44,7 +44,7 @@ class Progress:
         self._now, self._began = now, now()
         self._total = self._first = 0
         self._paused = 0.0
-        self._waits: dict[str, float] = {"Imports and config": process_seconds()}
+        self._waits: dict[str, float] = {"Imports and config": process_seconds() if self.timings else 0.0}
         self._printed = float("-inf")
         self._held: str | None = None
         self._stage_seconds = _STAGE_SECONDS

@@ -154,12 +154,12 @@ def test_a_terminal_shows_the_same_lines_above_bars() -> None:
 
 
 def test_timings_say_what_the_start_went_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Progress, "timings", True)
     out, clock = io.StringIO(), Clock()
     progress = Progress(Console(file=out), clock)
     for what, seconds in (("Starting Ray", 4.2), ("Getting the model", 0.5)):
         with progress.waiting(what, announce=False):
             clock.time += seconds
-    monkeypatch.setattr(Progress, "timings", True)
     progress.start(10, 0)
     told = re.search(r"Ready after ([\d.]+) s: Imports and config ([\d.]+), (.*), the rest ", out.getvalue())
     assert told is not None
