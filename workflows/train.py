@@ -63,9 +63,9 @@ class Training:
     async def run(self) -> None:
         """Every step from where the run stands to its last, or to a plateau, with the evaluations that are due."""
         first = self.services.learner.version
+        self.observers.progress.start(self.config.train.steps, first)
         with self.observers.progress.waiting("Handing the weights to the engine", announce=False):
             await self.opened.weights.sync()
-        self.observers.progress.start(self.config.train.steps, first)
         await self.evaluator.evaluate_if_due(first)
         try:
             async with asyncio.TaskGroup() as tasks:  # of what goes on from one step into the next

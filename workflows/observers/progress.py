@@ -37,14 +37,14 @@ class Progress:
     """
 
     timings: ClassVar[bool] = False
-    """Whether `start` says what each second since the process began went to."""
+    """Whether the first step's line comes after one of what each second of the start went to."""
 
     def __init__(self, console: Console, now: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._now, self._began = now, now()
         self._total = self._first = 0
         self._paused = 0.0
-        self._waits: dict[str, float] = {"Imports and config": process_seconds() if self.timings else 0.0}
+        self._waits = {"Imports and config": process_seconds()} if self.timings else None
         self._printed = float("-inf")
         self._held: str | None = None
         self._stage_seconds = _STAGE_SECONDS
@@ -55,8 +55,6 @@ class Progress:
 
     def start(self, total_steps: int, first_step: int) -> None:
         self._total, self._first, self._began, self._paused = total_steps, first_step, self._now(), 0.0
-        if self.timings:
-            self.note(self._describe_start(process_seconds()))
         done = f"; {first_step} {'is' if first_step == 1 else 'are'} done already." if first_step else "."
         self.note(f"{total_steps} step{'s' * (total_steps != 1)}{done}")
         if self._bars is not None:
@@ -70,6 +68,9 @@ class Progress:
             self.note(f"  {name} {done}/{total}")
 
     def step(self, row: Mapping[str, Any]) -> None:
+        if self._waits is not None:
+            self.note(f"The start, in seconds: {', '.join(f'{what} {took:.1f}' for what, took in self._waits.items())}")
+            self._waits = None
         number = int(row["step"]) + 1
         left = self._seconds_left(number)
         eta = f"  {duration(left)} left" if left is not None and number < self._total else ""
@@ -108,16 +109,13 @@ class Progress:
                 yield
         finally:
             self._stage_seconds = before
-            self._waits[what] = self._waits.get(what, 0.0) + self._now() - began
+            if self._waits is not None:
+                self._waits[what] = self._waits.get(what, 0.0) + self._now() - began
 
     def finish(self) -> None:
         self._flush()
         if self._bars is not None:
             self._bars.stop()
-
-    def _describe_start(self, seconds: float) -> str:
-        parts = {**self._waits, "the rest": seconds - sum(self._waits.values())}
-        return f"Ready after {seconds:.1f} s: " + ", ".join(f"{what} {took:.1f}" for what, took in parts.items())
 
     def _flush(self) -> None:
         if self._held is not None:
