@@ -25,10 +25,8 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -37,15 +35,14 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from benchmarks.chaos.disturbed import Disturbed, Outcome
+from benchmarks.hosts import CREDENTIALS, hosts_folder
 from raypoly import Run
 from raypoly.core.errors import RaypolyError
-from raypoly.run.store.lease import is_alive
 from tests.support.kill_plan import Kill, kill_plans
 from tests.support.ray_machines import Impossible
 from tests.support.real_hosts import BEFORE, FAULTS, LASTING, SILENT, HeadDriver, RealHosts
 
 SECONDS, MOST_LINES = 20.0, 12
-_PLACE, _PREFIX = Path("/var/tmp"), "raypoly-hosts-"  # each host has its own /tmp
 _RETRY = re.compile(r"trying again, \d+ of \d+ retries are left")
 _STEP = re.compile(r"^step \d+/")
 
@@ -96,9 +93,8 @@ def main() -> int:
 
 def _runs(given: argparse.Namespace, folder: Path, stack: contextlib.ExitStack) -> Iterator[Seen]:
     """The undisturbed one first."""
-    credentials = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
-    os.environ.update(credentials)
-    hosts = stack.enter_context(RealHosts(given.hosts, given.token, environment=credentials))
+    os.environ.update(CREDENTIALS)
+    hosts = stack.enter_context(RealHosts(given.hosts, given.token, environment=CREDENTIALS))
     place = f"{folder}/run-{{}}"
     if given.store == "s3":
         from tests.support.s3_server import s3_server  # needs moto
@@ -124,7 +120,7 @@ def _runs(given: argparse.Namespace, folder: Path, stack: contextlib.ExitStack) 
         usual |= {_shape(line) for line in printed if not kill}
         told += [fault.partition("\n")[0] for fault in outcome.faults]
         retries, infra = sum(bool(_RETRY.search(line)) for line in told), infra_trained(driver.place)
-        lasts = f" {kill.seconds:g} s" if kill and kill.kind in LASTING else ""
+        lasts = f" {kill.seconds:g} s" if kill and kill.kind in (*LASTING, SILENT) else ""
         yield Seen(f"{kill.kind if kill else 'none'}{lasts}", outcome, retries, infra, told)
 
 
@@ -146,17 +142,6 @@ def infra_trained(place: str) -> int | None:
         return None
     rows = [table.filter(pc.equal(table.column("status"), "infra")) for table in tables]
     return sum(len(table.column("advantage").drop_null()) for table in rows)
-
-
-@contextlib.contextmanager
-def hosts_folder() -> Iterator[str]:
-    """A folder that all hosts see. Those of killed harnesses go."""
-    for old in _PLACE.glob(f"{_PREFIX}*"):
-        pid = old.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and not is_alive(int(pid)):
-            shutil.rmtree(old, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=_PLACE) as folder:
-        yield folder
 
 
 def _faults(text: str) -> list[str]:

@@ -19,20 +19,20 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.hosts.__main__ import hosts_folder
+from benchmarks.hosts import CREDENTIALS, hosts_folder
 from raypoly import Run
 from raypoly.run.store import open_store
 from tests.support.chromium import Chromium
+from tests.support.local_driver import wait_for
 from tests.support.ray_machines import Impossible
 from tests.support.real_hosts import RealHost, RealHosts
 from tests.support.run_differences import run_differences
 from tests.support.s3_server import s3_server
 
 PATIENCE = 900.0
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
 SHOWN = ("'run': 'run-one'", "'reward': '0.")
 PAGES = {"jobs": "#/jobs", "job": "#/jobs/{}", "actors": "#/actors"}
 
@@ -64,7 +64,7 @@ class Jobs:
 
     def end(self, name: str, state: str) -> None:
         """Wait until it has ended in this state."""
-        wait(f"job {name} to end", lambda: self.state(name) not in ("PENDING", "RUNNING"))
+        wait_for(lambda: self.state(name) not in ("PENDING", "RUNNING"))
         if (found := self.state(name)) != state:
             raise RuntimeError(f"job {name} is {found}, not {state}: {self.log(name)[-1500:]}")
 
@@ -100,9 +100,9 @@ def _played(jobs: Jobs, place: str, folder: Path, given: argparse.Namespace) -> 
     started = time.monotonic()
     for host, name in ((b, "one"), (c, "two")):
         jobs.submit(host, name, *train, f"run.dir={place.format(name)}")
-    wait("commits of the first run", lambda: _commits(place.format("one")) >= given.stop_after)
+    wait_for(lambda: _commits(place.format("one")) >= given.stop_after)
     print(f"{time.monotonic() - started:.0f} s: both train", flush=True)
-    wait("the first run's page", lambda: all(said in jobs.say(b, "list") for said in SHOWN))
+    wait_for(lambda: all(said in jobs.say(b, "list") for said in SHOWN))
     if given.pictures:
         yield from _pictures(jobs, given.pictures)
     jobs.say(c, "stop", "one")
@@ -136,21 +136,13 @@ def _pictures(jobs: Jobs, folder: Path) -> Iterator[str]:
         browser.run(f"document.cookie = 'ray-authentication-token={token}; path=/'")
         for name, page in PAGES.items():
             browser.open(f"{jobs.dashboard}/?{name}{page.format('one')}", width=1600)
-            with contextlib.suppress(TimeoutError):
-                wait("the page", lambda: "run-one" in browser.run("document.body.innerText"), 30)
+            with contextlib.suppress(AssertionError):  # it is told below
+                wait_for(lambda: "run-one" in browser.run("document.body.innerText"), 30)
             time.sleep(2)  # the rest of it
             text = browser.run("document.body.innerText")
             browser.picture(folder / f"dashboard-{name}.png", whole=False)
             wanted = ("run-one",) if name == "actors" else ("run-one", "step", "reward")
             yield from (f"the dashboard's page {page} does not show {said}" for said in wanted if said not in text)
-
-
-def wait(what: str, done: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    until = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > until:
-            raise TimeoutError(f"{what} did not come in {seconds:.0f} s")
-        time.sleep(0.5)
 
 
 if __name__ == "__main__":

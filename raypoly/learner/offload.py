@@ -118,12 +118,16 @@ class Offload:
             self._forget(moments)
         self._moments = {}
 
-    def where(self) -> tuple[int, int]:
-        """Bytes of what could leave the device and has not, and of all buffers on the host."""
-        moved = self._known.values()
-        spare = sum(size * len(buffers) for size, buffers in self._spare.items())
-        buffers = (each.size for each in moved if each.buffer is not None)
-        return sum(each.storage.nbytes() for each in moved), sum(buffers) + spare
+    @property
+    def on_device(self) -> int:
+        """Bytes of what could leave and has not."""
+        return sum(moved.storage.nbytes() for moved in self._known.values())
+
+    @property
+    def on_host(self) -> int:
+        """Bytes of all buffers."""
+        used = (moved.size for moved in self._known.values() if moved.buffer is not None)
+        return sum(used) + sum(size * len(buffers) for size, buffers in self._spare.items())
 
     def present(self, tensor: Tensor) -> Tensor:
         """The tensor to read on the device, of which a rank has a part: a copy where it is away. It must not change."""

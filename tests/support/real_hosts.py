@@ -34,8 +34,8 @@ from workflows.startup.ray_cluster import parents
 BEFORE = {"full-disk": "ours", "no-code": "none", "other-code": "other"}
 """Faults that a host has before the run starts, and its code."""
 SILENT = "silent-judge"
-LASTING = ("cut", "half-open", "slow", SILENT)
-FAULTS = (*LASTING[:3], "kill-raylet", "lose-head", *BEFORE)
+LASTING = ("cut", "half-open", "slow")
+FAULTS = (*LASTING, "kill-raylet", "lose-head", *BEFORE)
 DELAY, LOSS = 0.2, 0.02  # of a slow host's frames, each way: seconds, and the share that is lost
 _ENV = ("env", "-C", "/tmp/code", "-u", "PYTHONPATH", "-u", "RAY_ADDRESS")
 _TRIES, _START_SECONDS, _PORT = 4, 180.0, 6379

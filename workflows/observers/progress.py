@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
-from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.console import Console
@@ -22,6 +21,7 @@ from rich.progress import Progress as Bars
 
 from raypoly.core.progress_display import SILENT_SECONDS, waiting
 from raypoly.core.text import duration
+from raypoly.run.store.lease import start_of
 from raypoly.strategies.judge.judge_usage import dollars
 
 _STEP_SECONDS = 1.0
@@ -136,8 +136,7 @@ class Progress:
 
 def process_seconds() -> float:
     """Since this process began (Linux)."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(start_of(os.getpid())) / os.sysconf("SC_CLK_TCK")
 
 
 def describe_step(row: Mapping[str, Any]) -> str:

@@ -35,7 +35,7 @@ class LeaseOwner:
     def this_process(cls, command: str) -> LeaseOwner:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         pid = os.getpid()
-        return cls(socket.gethostname(), pid, command or " ".join(sys.argv), now, _machine(), _start_of(pid))
+        return cls(socket.gethostname(), pid, command or " ".join(sys.argv), now, _machine(), start_of(pid))
 
     @property
     def is_here(self) -> bool:
@@ -47,7 +47,7 @@ class LeaseOwner:
         """True only if this very process surely runs no more."""
         if not self.is_here:
             return False
-        return not is_alive(self.pid) or (bool(self.started) and _start_of(self.pid) != self.started)
+        return not is_alive(self.pid) or (bool(self.started) and start_of(self.pid) != self.started)
 
     @property
     def description(self) -> str:
@@ -72,8 +72,8 @@ def _machine() -> str:
         return ""
 
 
-def _start_of(pid: int) -> str:
-    """Field 22 of /proc/PID/stat; empty if the process is dead."""
+def start_of(pid: int) -> str:
+    """When a process began, in clock ticks since the machine did (field 22 of /proc/PID/stat); empty if it is dead."""
     try:
         # Counted after the command's name, which may itself hold spaces and brackets.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -128,10 +128,10 @@ def test_a_move_that_fails_midway_loses_nothing(folder: Path, fails_at: int, mon
     monkeypatch.setattr(torch.UntypedStorage, "resize_", allocate)
     with pytest.raises(MemoryError, match="no memory"):
         one.release()
-    assert one.offload.where()[0] > 0
+    assert one.offload.on_device > 0
     assert_equal(one.export(), want)
     one.release()
-    assert one.offload.where()[0] == 0
+    assert one.offload.on_device == 0
     with pytest.raises(torch.OutOfMemoryError, match="no room"):
         one.begin(0, NORMALISERS)
     assert_equal(one.export(), want)
@@ -141,13 +141,13 @@ def test_a_move_that_fails_midway_loses_nothing(folder: Path, fails_at: int, mon
 
 def test_what_is_away_has_no_bytes_on_the_device_and_its_buffers_are_made_once(folder: Path) -> None:
     one = of_kind(Case(), "all").learner(ONE, folder)
-    weights, on_host = one.offload.where()[0], set[int]()
+    weights, on_host = one.offload.on_device, set[int]()
     for step in range(3):
         one.begin(step, NORMALISERS)
         one.accumulate(random_rows(step))
         one.apply()
-        assert one.offload.where()[0] == weights, "the moments are away"
+        assert one.offload.on_device == weights, "the moments are away"
         one.release()
-        assert one.offload.where()[0] == 0
-        on_host.add(one.offload.where()[1])
+        assert one.offload.on_device == 0
+        on_host.add(one.offload.on_host)
     assert on_host == {3 * weights}
