@@ -94,9 +94,9 @@ train-llm: smollm2
 # is a failure that ends the run: xdist would start another, and wait for ever at the end.
 test: setup
 	@echo "All tests but those marked slow: some three quarters of an hour on two cores. ARGS=\"tests/raypoly/core\" runs fewer."
-	@$(PYTHON) -m pytest -q --instafail -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart=0 -m "not slow" $(ARGS) \
+	@$(PYTHON) -m pytest -q --instafail --timeout=600 -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart=0 -m "not slow" $(ARGS) \
 	  || { test $$? -eq 1 && echo "What failed is tried once more, one by one. What passes now hung on its moment: mend it." \
-	  && $(PYTHON) -m pytest -q -m "not slow" --last-failed --last-failed-no-failures none $(ARGS); }
+	  && $(PYTHON) -m pytest -q --timeout=600 -m "not slow" --last-failed --last-failed-no-failures none $(ARGS); }
 
 test-all: setup
 	@echo "The tests marked slow, one by one: some hours on two cores. make test runs all others."

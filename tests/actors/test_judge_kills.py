@@ -46,7 +46,7 @@ class Telling(Server):
 
     def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
         self._mine.name = "\n".join(sorted(programs_of(body)))
-        with self._counting:
+        with self._lock:
             self.asked[self._mine.name] += 1
             seconds = self._rng.uniform(0.05, 1.5)
         time.sleep(seconds)  # answers come one by one, as they do in life
@@ -54,7 +54,7 @@ class Telling(Server):
 
     def gone(self) -> None:
         super().gone()
-        with self._counting:
+        with self._lock:
             self.sent.setdefault(self._mine.name, time.monotonic())
 
 
@@ -100,6 +100,7 @@ def test_what_had_arrived_before_a_kill_is_not_asked_again(server: Telling, tmp_
         asked = asyncio.gather(*(judge.label(*group(1000 * number + i)) for i in range(GROUPS)))
         enough = before + rng.randint(1, GROUPS - 10)
         while len(server.sent) < enough or len(server.asked) < GROUPS * (number + 1):
+            assert not asked.done(), asked
             await asyncio.sleep(0.001)
         await asyncio.sleep(rng.uniform(0, 0.02))
         known, moment = set(server.sent) - seen, time.monotonic()
