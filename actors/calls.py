@@ -3,7 +3,7 @@
     context = CallContext(Retries(10, note=progress.note), InFlightCalls())
     with context.in_flight.waiting("score", "scorer-0", actor):
         verdicts = await result(actor.score.remote(...))
-    await context.retries.again("The generator", error)     # waits, or raises `OutOfRetries`
+    await context.again("The generator", error)             # waits, or raises `OutOfRetries`
     context.retries.progress()                              # something was committed: the budget refills
 
 A loss that takes many calls with it counts once: a caller that comes during another's wait shares that wait.
@@ -324,6 +324,11 @@ class CallContext:
     in_flight: InFlightCalls = field(default_factory=InFlightCalls)
     unfit: UnfitNodes = field(default_factory=UnfitNodes)
 
+    async def again(self, who: str, error: BaseException) -> None:
+        """As `Retries.again`; replacements avoid a node whose environment an actor could not start in."""
+        self.unfit.take(error)
+        await self.retries.again(who, error)
+
 
 class ReplacedActor(ABC):
     """The client of one actor, whose calls are made again of a replacement when it is lost."""
@@ -361,8 +366,7 @@ class ReplacedActor(ABC):
                 return await self._made_ready()
             except self._lost as error:
                 self.stop()
-                self._context.unfit.take(error)
-                await self._context.retries.again(f"The {self.who}", error)
+                await self._context.again(f"The {self.who}", error)
                 await asyncio.sleep(self._retry_seconds)
 
     @property
@@ -400,5 +404,5 @@ class ReplacedActor(ABC):
         async with self._lock:
             if self.started == generation:
                 self.stop()
-                await self._context.retries.again(f"The {self.who}", error)
+                await self._context.again(f"The {self.who}", error)
                 await self.start()

@@ -7,6 +7,7 @@ import queue
 import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -35,13 +36,17 @@ _SIDE = "side"
 _PROBE_RESPONSE = 16
 
 
+_TURN_SECONDS = 0.05  # a submission that waits for requests looks so often for other work, and the other way round
+
+
 class GeneratorActor(Watched):
     """Samples groups in the order in which they were submitted; one call at a time."""
 
     def __init__(self, model: ModelFiles, config: GeneratorConfig, dtype: str) -> None:
         self._model, self._config, self._dtype = model, config, dtype
-        self._version = 0
+        self._version, self._loading = 0, False
         self._loaded, self._lock = threading.Event(), threading.Lock()
+        self._engine_free, self._waiting = threading.Lock(), queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]()
         self._fed: dict[int, queue.SimpleQueue[SampleRequest | None]] = defaultdict(queue.SimpleQueue)
 
     def __repr__(self) -> str:
@@ -75,13 +80,23 @@ class GeneratorActor(Watched):
 
     def sample(self, requests: Sequence[SampleRequest], submission: int | None = None) -> Iterator[Sampled]:
         """Groups as they finish. With a number of the submission, `feed` adds to it until it ends."""
+        with self._engine_free:
+            self._let_others()
+            yield from self._sample(requests, submission)
+            self._let_others()
+
+    def _sample(self, requests: Sequence[SampleRequest], submission: int | None) -> Iterator[Sampled]:
         by_slot = {request.slot: request for request in requests}
-        if submission is None:
-            sampled = self._engine.sample(requests)
-        else:
+        if submission is not None:
             sampled = self._engine.sample(requests, partial(self._more, submission, by_slot))
+        elif self._tells_versions:
+            sampled = self._engine.sample(requests, self._no_more)
+        else:
+            sampled = self._engine.sample(requests)
         for slot, samples in sampled:
             self.beat()
+            if self._loading:
+                raise TransferBroken("new weights came in part")
             if any(np.isnan(sample.logprobs).any() for sample in samples):  # NaN says that a response was given
                 raise FloatingPointError(
                     "the engine gave log-probabilities that are no numbers: look at the weights, or at generator.engine"
@@ -94,9 +109,14 @@ class GeneratorActor(Watched):
         """`More`. What came is noted in `by_slot`."""
         found: list[SampleRequest] = []
         while True:
+            if self._tells_versions:
+                self._let_others()
+            waits = wait and not found
             try:
-                request = self._fed[submission].get(wait and not found)
+                request = self._fed[submission].get(waits, _TURN_SECONDS)
             except queue.Empty:
+                if waits:
+                    continue
                 return found
             if request is None:
                 self._fed[submission].put(None)  # for the next call
@@ -104,22 +124,64 @@ class GeneratorActor(Watched):
             by_slot[request.slot] = request
             found.append(request)
 
+    def _no_more(self, wait: bool) -> Sequence[SampleRequest] | None:
+        """`More` of a submission that is whole."""
+        self._let_others()
+        return None if wait else ()
+
+    @property
+    def _tells_versions(self) -> bool:
+        """Whether the engine can say which weights a token is by. Without that they change between submissions."""
+        return hasattr(self._engine, "set_weight_version")
+
+    def _between_steps(self, work: Callable[[], T]) -> T:
+        """What `work` returns: run now, or by a submission that is under way, between two of its steps."""
+        self._loaded.wait()
+        done = Future[T]()
+        self._waiting.put((work, done))
+        while not done.done():
+            if self._engine_free.acquire(timeout=_TURN_SECONDS):
+                try:
+                    self._let_others()
+                finally:
+                    self._engine_free.release()
+        return done.result()
+
+    def _let_others(self) -> None:
+        while not self._waiting.empty():
+            work, done = self._waiting.get()
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+                done.set_exception(error)
+
     def connect(self, info: Mapping[str, Any]) -> None:
         """Connect to the learner's sender; `info` is from its `listen`."""
-        self._engine.connect(info)
+        self._between_steps(lambda: self._engine.connect(info))
 
     def receive(self, parcel: Parcel, version: int) -> None:
         """Load a parcel's weights. Raises `WeightsMismatch` for another `version`."""
         check_version(version, parcel.version)
-        if parcel.weights is not None:
-            self._engine.update_weights(parcel.weights)
-        else:
-            self._engine.receive(parcel)
-        self._version = version
+
+        def load() -> None:
+            self._loading = True
+            if parcel.weights is not None:
+                self._engine.update_weights(parcel.weights)
+            else:
+                self._engine.receive(parcel)
+            self._version, self._loading = version, False
+            if self._tells_versions:
+                self._engine.set_weight_version(version)
+
+        self._between_steps(load)
 
     def weight_hashes(self) -> Mapping[str, str] | None:
         """Hashes of the engine's weights, by name; None if it can't hash them."""
-        return self._engine.weight_hashes() if hasattr(self._engine, "weight_hashes") else None
+
+        def hashes() -> Mapping[str, str] | None:
+            return self._engine.weight_hashes() if hasattr(self._engine, "weight_hashes") else None
+
+        return self._between_steps(hashes)
 
     def sleep(self) -> None:
         """Free the device's memory until new weights come."""
@@ -147,7 +209,8 @@ class GeneratorActor(Watched):
                 text=text,
                 finish_reason=sample.finish_reason,
                 seed=seed,
-                weight_version=self._version,
+                weight_version=self._version if sample.weight_version is None else sample.weight_version,
+                newer_from=sample.newer_from,
             )
             for seed, sample, text in zip(request.seeds, samples, texts, strict=True)
         )
@@ -165,10 +228,13 @@ class EngineClient(ReplacedActor):
         options: dict[str, Any],
         context: CallContext,
         deliver: Callable[[EngineClient], Awaitable[None]],
+        while_sampling: bool = False,
     ) -> None:
-        """`deliver` sends an engine the current weights, if there are any."""
+        """`deliver` sends an engine the current weights, if there are any. `while_sampling`: and does not wait
+        for the end of a submission."""
         super().__init__(name, context)
         self._arguments, self._options, self._deliver = arguments, options, deliver
+        self._while_sampling = while_sampling
         self.repeated = 0
         """Groups sampled again because an actor was lost."""
         self._submissions = 0
@@ -189,13 +255,16 @@ class EngineClient(ReplacedActor):
         return {} if self._actor is None else {self.name: self._actor}
 
     async def deliver(self) -> None:
+        async with self._lock:  # a replacement gets them by itself
+            pass
         await self._retried(self._made_ready)
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
         """Groups as they finish, each once. A lost actor's whole submission is repeated in order."""
         yielded: set[int] = set()
         while True:
-            generation = self.started
+            async with self._lock:  # a replacement has weights first
+                generation = self.started
             try:
                 with self._context.in_flight.waiting("generate", self.who, self._actor) as call:
                     async for answer in self._actor.sample.options(num_returns="streaming").remote(list(requests)):
@@ -207,7 +276,7 @@ class EngineClient(ReplacedActor):
                         else:
                             self.repeated += 1
                 return
-            except LOST as error:
+            except self._lost as error:
                 await self._replace(generation, error)
 
     async def sample_fed(self, requests: Sequence[SampleRequest], feed: Feed) -> AsyncIterator[Sampled]:
@@ -216,7 +285,8 @@ class EngineClient(ReplacedActor):
         open_ = {request.slot: request for request in requests}
         ended = asyncio.Event()
         while True:
-            generation = self.started
+            async with self._lock:  # a replacement has weights first
+                generation = self.started
             try:
                 with self._context.in_flight.waiting("generate", self.who, self._actor) as call:
                     self._submissions += 1
@@ -234,7 +304,7 @@ class EngineClient(ReplacedActor):
                         if not ended.is_set():  # whoever asked has gone, or the actor: nothing more follows
                             self._actor.feed.remote(self._submissions, None)
                 return
-            except LOST as error:
+            except self._lost as error:
                 self.repeated += len(open_)
                 await self._replace(generation, error)
 
@@ -258,6 +328,15 @@ class EngineClient(ReplacedActor):
     async def ask_once(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The current actor's answer. Raises one of `LOST`."""
         return await self._once(stage, lambda actor: getattr(actor, question.__name__).remote(*args, **kwargs))
+
+    async def ask_between(self, stage: str, question: Question[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `ask_once`, of what the actor does between two steps: `connect`, `receive` and `weight_hashes`."""
+        if not self._while_sampling:
+            return await self.ask_once(stage, question, *args, **kwargs)
+        way = {"concurrency_group": _SIDE}
+        return await self._once(
+            stage, lambda actor: getattr(actor, question.__name__).options(**way).remote(*args, **kwargs)
+        )
 
     def _launch(self) -> Any:
         groups = {"concurrency_groups": {**WATCHED["concurrency_groups"], _SIDE: 1}}

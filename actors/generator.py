@@ -40,10 +40,15 @@ class Generator:
     ) -> None:
         """`options`: Ray's, by the engine's number."""
         context, self.placement = context or CallContext(), placement
-        arguments = (model, placement.applied(config.generator), config.model.dtype)
+        engine = placement.applied(config.generator)
+        if config.train.in_flight and engine.engine == "vllm":
+            # else a batch that is under way when weights come is told as theirs, and may read half of them
+            engine = engine.model_copy(update={"engine_args": {"async_scheduling": False, **engine.engine_args}})
+        arguments = (model, engine, config.model.dtype)
         names = [engine_name(index) for index in range(config.generator.engines)]
         self._engines = [
-            EngineClient(name, arguments, options(index), context, self._deliver) for index, name in enumerate(names)
+            EngineClient(name, arguments, options(index), context, self._deliver, config.train.in_flight)
+            for index, name in enumerate(names)
         ]
         self._send: Deliver | None = None
         self._idle = asyncio.Event()

@@ -156,7 +156,7 @@ class ScorerActors:
             if worker.started == started:
                 self.note(worker, ready=False)
                 self._end(worker)
-                await self._context.retries.again(f"Scorer {worker.index}", error)
+                await self._context.again(f"Scorer {worker.index}", error)
                 await self._get_ready(worker)
 
     def grow(self, chunks: int) -> None:
@@ -207,8 +207,7 @@ class ScorerActors:
                 return
             except LOST as error:
                 self._end(worker)
-                self._context.unfit.take(error)
-                await self._context.retries.again(f"Scorer {worker.index}", error)
+                await self._context.again(f"Scorer {worker.index}", error)
 
     def _lacks(self, worker: ScorerWorker) -> str:
         """What all that wait for a place lack, told by the first of them."""

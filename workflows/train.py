@@ -10,7 +10,7 @@
 
 Each finished stage of each group is in the journal before the next stage uses it, so the same command goes on from
 where a killed run stood. Weights change only when every group of the step is done: exactly on-policy. With
-`train.ahead` the next step is sampled meanwhile, and they change when that is done too: one update off-policy.
+`train.ahead` the next step is sampled meanwhile, and they change when that is done too, or in its middle.
 """
 
 from __future__ import annotations
@@ -90,11 +90,11 @@ class Training:
         problems = StepProblems.of_step(self.config, self.order, step, self.durability.memory.cursor)
         turn, progress = asyncio.Event(), self.observers.progress
         watch = Stopwatch(lambda at, n: progress.stage(at if turn.is_set() else f"{at} ahead", n, problems.count))
-        known, after = self.durability.journal.step(step), None
+        known, after = self.durability.journal.step(step), None if before is None else before.submission.committed
         if before is None:
             turn.set()
-        else:
-            before.submission.watch.ahead, after = watch, before.submission.committed
+        elif not self.config.train.in_flight:  # its update waits for this step
+            before.submission.watch.ahead = watch
 
         async def flow(problem: Problem, sampled: asyncio.Future[Group]) -> TrainingGroup:
             group = await sampled
@@ -114,8 +114,8 @@ class Training:
         self, step: int, begun: StepUnderWay | None = None, beside: asyncio.TaskGroup | None = None
     ) -> StepUnderWay | None:
         """One optimizer step, which may have `begun` ahead. With `train.ahead` returns the next one, which goes on in
-        `beside`. The update waits until that one is sampled: while an engine samples, the learner has its weights, and
-        either can be replaced."""
+        `beside`. Unless in flight, the update waits until that one is sampled: while an engine samples, the learner has
+        its weights, and either can be replaced."""
         opened, train, ahead, hold = self.opened, self.config.train, None, None
         if self.stages.runs("judge"):
             self.observers.judge_drift.start_if_due(step)
@@ -123,11 +123,11 @@ class Training:
             now = begun.take_turn() if begun is not None else self.begin(step, tasks)
             if beside is not None and train.ahead and step + 1 < train.steps:
                 ahead = self.begin(step + 1, beside, now)
-                hold = ahead.submission.committed
+                hold = None if train.in_flight else ahead.submission.committed
             watch, known = now.submission.watch, now.submission.records
             update = tasks.create_task(self.learn(step, now.groups, watch, hold))
         with watch.stage("sync"):
-            await opened.weights.sync()
+            await opened.weights.sync(sampling=train.in_flight and ahead is not None)
         trained = [group for each in now.groups if (group := each.result()) is not None]
         await opened.sealer.seal(step, trained, update.result(), known.applied, watch, now.problems.cursor)
         return ahead

@@ -630,6 +630,11 @@ class TrainConfig(Section):
         description="1 samples step s + 1 while step s learns (docs/ranks.md): rollouts are one update older than the "
         "weights that learn from them, which the loss has to correct. Engine and learner need devices of their own.",
     )
+    ahead_mode: Literal["submission", "in_flight"] = Field(
+        "submission",
+        description="When new weights reach a step that is sampled ahead: `submission` when it is whole, so that a run "
+        "repeats bit for bit; `in_flight` between two tokens, as soon as they are learned, so that fewer are stale.",
+    )
     refill: int = Field(
         0,
         ge=0,
@@ -698,6 +703,11 @@ class TrainConfig(Section):
     keep_every: int | None = resumable(
         None, ge=1, description="Keep for good the checkpoints of steps that this divides. Default: none."
     )
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether weights change while a step is sampled."""
+        return self.ahead > 0 and self.ahead_mode == "in_flight"
 
     @property
     def prompts_per_update(self) -> int:

@@ -46,6 +46,7 @@ train.betas | actor.optim.betas | adam_beta1 adam_beta2 | adam_betas
 train.max_grad_norm | actor.grad_clip | max_grad_norm | max_norm clip_grad grad_clipping gradient_clipping
 train.mini_batch_prompts | actor.ppo_mini_batch_size | | mini_batch_size policy_mini_batch_size
 train.ahead | trainer.v1.trainer_mode | | async_train one_step_off_policy
+train.ahead_mode | | | partial_rollout in_flight_weight_updates
 train.token_budget | actor.ppo_max_token_len_per_gpu actor.ppo_micro_batch_size_per_gpu actor.use_dynamic_bsz
     | per_device_train_batch_size gradient_accumulation_steps | micro_train_batch_size micro_train_batch_size_per_gpu
     max_tokens_per_microbatch

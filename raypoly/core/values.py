@@ -163,12 +163,15 @@ class Rollout:
     finish_reason: FinishReason
     seed: int
     weight_version: int
+    """Of the weights that sampled it; with `newer_from`, of the first."""
     mask: Bool | None = None
     """bool [T]: the policy's own tokens; None: all are. Everything that counts or trains tokens means these."""
     turns: tuple[Turn, ...] = ()
     """Of a conversation, in order."""
     outcome: float | None = None
     """What its environment says it is worth, NaN for unknown; None where the verdict says."""
+    newer_from: int | None = None
+    """Where in `tokens` weights one update newer went on (`train.ahead_mode=in_flight`); None: nowhere."""
 
     @classmethod
     def of_text(cls, text: str, finish_reason: FinishReason = "stop", seed: int = 0, weight_version: int = 0) -> Self:
@@ -180,6 +183,13 @@ class Rollout:
     def length(self) -> int:
         """The policy's own tokens."""
         return len(self.tokens) if self.mask is None else int(np.count_nonzero(self.mask))
+
+    def stale_tokens(self, version: int) -> int:
+        """The policy's own tokens by weights before this version."""
+        if self.weight_version >= version:
+            return 0
+        newer = self.weight_version + 1 >= version and self.newer_from is not None
+        return int(np.count_nonzero(self.own(np.arange(len(self.tokens))) < self.newer_from)) if newer else self.length
 
     @property
     def own_turns(self) -> tuple[Turn, ...]:

@@ -88,7 +88,11 @@ def _step_lines(config: Config) -> Iterator[str]:
     if train.refill:
         yield f"refill: up to {train.refill} problems more a step, which no number here counts"
     if train.ahead:
-        yield "ahead: the next step is sampled while a step learns, by weights one update older; both count at once"
+        switch = ", newer ones from the token on at which they come" if train.in_flight else ""
+        yield (
+            f"ahead: the next step is sampled while a step learns, by weights one update older{switch}; both count at "
+            "once"
+        )
     yield f"checkpoints: every {train.checkpoint_every} steps"
 
 

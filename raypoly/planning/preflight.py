@@ -207,6 +207,8 @@ def _updates(config: Config) -> Iterator[str]:
 def _ahead(config: Config) -> Iterator[str]:
     train, loss = config.train, losses.of_run(config)
     if not train.ahead:
+        if train.ahead_mode == "in_flight":
+            yield "train.ahead_mode=in_flight is of a step that is sampled ahead: set train.ahead=1, or drop it."
         return
     if train.refill:
         yield (

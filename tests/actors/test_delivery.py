@@ -105,7 +105,7 @@ class HashingEngine:
         self.received, self._hashes, self.started = 0, hashes, 1
         self.asked: list[str] = []
 
-    async def ask_once(self, stage: str, question: Any, *args: Any) -> dict[str, str] | None:
+    async def ask_between(self, stage: str, question: Any, *args: Any) -> dict[str, str] | None:
         await asyncio.sleep(0)
         self.received += question is GeneratorActor.receive
         self.asked.append(question.__name__)

@@ -255,7 +255,7 @@ class Conversations:
         if not talk.opening.converses:
             talk.rollout = sampled
             return
-        rollout = _with_turn(talk.rollout, sampled, talk.opening.request)
+        rollout = with_turn(talk.rollout, sampled, talk.opening.request)
         limit = talk.opening.request.limit(self.config.generator.max_tokens)
         if sampled.finish_reason == "stop":
             rollout = await self._answered(talk.opening.problem, rollout, limit - rollout.length)
@@ -398,7 +398,7 @@ def _start(rollout: Rollout, turn: int) -> int:
     return starts[turn] if turn < len(starts) else len(rollout.tokens)
 
 
-def _with_turn(rollout: Rollout | None, sampled: Rollout, opening: SampleRequest) -> Rollout:
+def with_turn(rollout: Rollout | None, sampled: Rollout, opening: SampleRequest) -> Rollout:
     """The conversation with one more turn of the policy."""
     turn = Turn(ASSISTANT, 0 if rollout is None else len(rollout.tokens), sampled.text, sampled.finish_reason)
     if rollout is None:
@@ -411,7 +411,19 @@ def _with_turn(rollout: Rollout | None, sampled: Rollout, opening: SampleRequest
         text=sampled.text,
         finish_reason=sampled.finish_reason,
         turns=(*rollout.turns, turn),
+        weight_version=min(rollout.weight_version, sampled.weight_version),
+        newer_from=_newer_from(rollout, sampled),
     )
+
+
+def _newer_from(rollout: Rollout, sampled: Rollout) -> int | None:
+    if sampled.weight_version < rollout.weight_version:  # killed before their update was kept: all counts as older
+        return None
+    if rollout.newer_from is not None:
+        return rollout.newer_from
+    if sampled.weight_version > rollout.weight_version:
+        return len(rollout.tokens)
+    return None if sampled.newer_from is None else len(rollout.tokens) + sampled.newer_from
 
 
 def with_last_program(problem: Problem, rollout: Rollout) -> Rollout:

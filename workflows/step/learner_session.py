@@ -47,7 +47,7 @@ class LearnerSession:
     ) -> None:
         self._config, self._rows, self._learners = config, rows, learners
         self._journal, self._saver, self._note, self._context = journal, saver, note, context
-        self._restoring = asyncio.Lock()
+        self._restoring, self._applying = asyncio.Lock(), asyncio.Lock()
         self._borrowers, self._returned = 0, asyncio.Event()
         self._returned.set()
         self.version = 0
@@ -114,13 +114,19 @@ class LearnerSession:
             if self.started != begun:
                 return await attempt()
             with watch.stage("learn"):
-                return await self._learners.ask("learn", LearnerActor.apply)
+                async with self._applying:
+                    stats = await self._learners.ask("learn", LearnerActor.apply)
+                    trained = [each for group in groups if (each := group.result()) is not None]
+                    self._latest = (step, trained, stats.weight_digest, self._config.ranks)
+                    self.version = stats.version
+                    return stats
 
-        stats = await self._patiently(attempt)
-        self.version = stats.version
-        taken = [trained for group in groups if (trained := await group) is not None]
-        self._latest = (step, taken, stats.weight_digest, self._config.ranks)
-        return stats
+        return await self._patiently(attempt)
+
+    async def settled(self) -> None:
+        """Return when `version` is that of the learner's weights: no update is being applied."""
+        async with self._applying:
+            pass
 
     @contextmanager
     def lent(self) -> Iterator[None]:
@@ -194,8 +200,7 @@ class LearnerSession:
                 lost = used
                 if self.started == used:  # the other ranks wait for the lost one for ever
                     self.stop()
-                self._context.unfit.take(error)
-                await self._context.retries.again("The learner", error)
+                await self._context.again("The learner", error)
 
     async def _launch(self) -> Checkpoint | None:
         self.stop()

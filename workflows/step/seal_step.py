@@ -202,10 +202,10 @@ def metrics_row(
 
 
 def _staleness(step: int, rollouts: Sequence[Rollout]) -> dict[str, float | None]:
-    """Of what was sampled: updates between the weights that sampled and those that learn, a rollout's mean; and the
-    share of tokens with any."""
+    """Of what was sampled: updates between the weights that sampled first and those that learn, a rollout's mean; and
+    the share of tokens with any."""
     sampled = [rollout for rollout in rollouts if not rollout.given]
-    tokens, stale = sum(r.length for r in sampled), sum(r.length for r in sampled if r.weight_version < step)
+    tokens, stale = sum(r.length for r in sampled), sum(r.stale_tokens(step) for r in sampled)
     lag = _mean(float(step - rollout.weight_version) for rollout in sampled)
     return {"staleness": lag, "stale_tokens": stale / tokens if tokens else None}
 

@@ -55,11 +55,13 @@ class WeightSync:
         self._probe: Int32 | None = None
         self._worried = self._unproved = False
         self._links: Links = {}
+        self._delivery: WeightDelivery | None = None
         self.difference = {"probe_mean": math.nan, "probe_q99": math.nan}
         """|engine - learner| of the probe's log-probabilities after the last sync; the largest of the engines."""
 
-    async def sync(self) -> None:
-        """Return when every engine has the learner's weights. Raises `WeightsMismatch`."""
+    async def sync(self, sampling: bool = False) -> None:
+        """Return when every engine has the learner's weights. `sampling`: while they sample, so that nothing is probed.
+        Raises `WeightsMismatch`."""
         generator, learner = self.services.generator, self.services.learner
         if not generator.samples:
             return
@@ -67,15 +69,27 @@ class WeightSync:
         if generator.placement.sleeps:  # the learner's memory is free before an engine wakes
             await learner.ask("update", LearnerActor.release)
             await self.services.judge.rest()
-        delivery = WeightDelivery(learner, learner.version, generator.placement.transport, self._links)
-        await generator.update_weights(delivery.to)
+        if not sampling:
+            self._delivery = None
+        await generator.update_weights(self._deliver)
         if not generator.proved and not self._unproved:
             self._unproved = True
             self._note(
                 f"The engine {self._engine} has no weight_hashes(): nothing proves that it gets the learner's weights, "
                 "and log-probabilities give a warning at most."
             )
-        await self._measure(before)
+        if not sampling:
+            await self._measure(before)
+
+    async def _deliver(self, engine: EngineClient) -> None:
+        """Send an engine what the learner has now, which may be newer than the last sync where a step is sampled ahead
+        in flight."""
+        learner = self.services.learner
+        await learner.settled()
+        if self._delivery is None or self._delivery.version != learner.version:
+            transport = self.services.generator.placement.transport
+            self._delivery = WeightDelivery(learner, learner.version, transport, self._links)
+        await self._delivery.to(engine)
 
     async def _fixed_logprobs(self) -> Float32:
         tokens = await self.probe_tokens()
@@ -140,7 +154,7 @@ class WeightDelivery:
     """One version of the weights, for any number of engines and their replacements."""
 
     def __init__(self, source: LearnerSession, version: int, transport: str, links: Links) -> None:
-        self._source, self._version, self._transport, self._links = source, version, transport, links
+        self._source, self.version, self._transport, self._links = source, version, transport, links
         self._object: tuple[Any, int] | None = None  # the parcel, and `started` of its learner
         self._hashes: tuple[asyncio.Future[dict[str, str]], int] | None = None
         self._turn = asyncio.Lock()
@@ -157,7 +171,7 @@ class WeightDelivery:
         """Compare hashes by name. `started`: of the learner that sent the weights. False where another one may have
         answered: on a GPU its replay may have given other weights."""
         hashes = self._source_hashes(started)
-        got = await engine.ask_once("update", GeneratorActor.weight_hashes)
+        got = await engine.ask_between("update", GeneratorActor.weight_hashes)
         wrong = [] if got is None else differing_weights(await hashes, got)
         engine.proved = got is not None and not wrong
         if wrong and self._source.started != started:
@@ -165,7 +179,7 @@ class WeightDelivery:
         if wrong:
             more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
             raise WeightsMismatch(
-                f"After the update to version {self._version} the engine {engine.kind} ({engine.name}) has other "
+                f"After the update to version {self.version} the engine {engine.kind} ({engine.name}) has other "
                 f"weights than the learner: {', '.join(wrong[:_NAMED])}{more}. Try generator.engine=transformers and "
                 "report this."
             )
@@ -181,7 +195,7 @@ class WeightDelivery:
         """Returns `started` of the sender, as `_as_object`."""
         async with self._turn:  # the learner serves one engine at a time
             peer, (parcel, started) = engine.who, await self._connected(engine)
-            receive = engine.ask_once("update", GeneratorActor.receive, parcel, self._version)
+            receive = engine.ask_between("update", GeneratorActor.receive, parcel, self.version)
             try:
                 if self._transport in COLLECTIVE:
                     send = self._source.ask_once("update", LearnerActor.send, peer)
@@ -201,7 +215,7 @@ class WeightDelivery:
             parcel, started = self._object
             self._source_hashes(started)  # the learner hashes while the engine loads
         try:
-            await engine.ask_once("update", GeneratorActor.receive, parcel, self._version)
+            await engine.ask_between("update", GeneratorActor.receive, parcel, self.version)
         except ObjectLostError:
             self._object = None
             raise
@@ -215,7 +229,7 @@ class WeightDelivery:
                 info = await self._source.ask("update", LearnerActor.listen, self._transport, peer)
                 started = self._source.started
                 send = self._source.ask_once("update", LearnerActor.connect, peer)
-                connect = engine.ask_once("update", GeneratorActor.connect, info)
+                connect = engine.ask_between("update", GeneratorActor.connect, info)
                 await both(send, self._source.stop, connect, engine.stop)
                 self._links[peer] = (started, engine.started)
             parcel = await self._source.offer(self._transport, peer)

@@ -112,6 +112,10 @@ class Sample:
     tokens: Int32
     logprobs: Float32
     finish_reason: FinishReason
+    weight_version: int | None = None
+    """Of its first token's weights; None where the engine does not know."""
+    newer_from: int | None = None
+    """The first token by newer weights, which came while it was sampled."""
 
 
 class Engine(Protocol):
@@ -136,7 +140,8 @@ class FullEngine(Engine, Protocol):
     weights that are no Ray objects, `weight_hashes` to prove its weights. Without that a run only watches
     log-probabilities, which tell small updates from none no better than rounding does. `takes_more`: its `sample` has a
     parameter `more` (`More`), for conversations that go on while others are sampled, and for a judge; without that
-    conversations go on turn by turn."""
+    conversations go on turn by turn. `set_weight_version`: new weights may come in a call of `more`, and its samples
+    say by which ones they are; without that they come between submissions."""
 
     takes_more: bool
 

@@ -56,10 +56,10 @@ class VllmEngine:
         if tied:
             register_loader()
         cache = {} if cuda else {"kv_cache_memory_bytes": cpu_cache_bytes(config, _token_bytes(model, dtype))}
-        self._config = config
+        self._config, self._cuda = config, cuda
         self._stop = end_tokens(model_path)
         self._vllm = vllm
-        self._asleep = False
+        self._asleep = self._sampling = False
         self._engine: Any = vllm.LLMEngine.from_engine_args(
             vllm.EngineArgs(
                 model=str(model_path),
@@ -91,6 +91,7 @@ class VllmEngine:
             self._engine.apply_model(keep_head_in_float32)
             self._engine.apply_model(fuse_norms)
             skip_ranks()
+        self.set_weight_version(0)
         self._submitted = 0
         self.decoded = 0
         """Engine steps so far: shows progress within a long group."""
@@ -98,6 +99,13 @@ class VllmEngine:
     def sample(self, requests: Sequence[SampleRequest], more: More | None = None) -> Iterator[tuple[int, list[Sample]]]:
         self._check_awake()
         self._forget_prefixes()
+        self._sampling = True
+        try:
+            yield from self._groups(requests, more)
+        finally:
+            self._sampling = False
+
+    def _groups(self, requests: Sequence[SampleRequest], more: More | None) -> Iterator[tuple[int, list[Sample]]]:
         place: dict[str, tuple[int, int]] = {}
         groups: dict[int, list[Sample | None]] = {}
         come: Sequence[SampleRequest] | None = requests
@@ -143,6 +151,9 @@ class VllmEngine:
         with self._renewed():
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": tensors})
 
+    def set_weight_version(self, version: int) -> None:
+        self._engine.set_weight_version(str(version))
+
     def connect(self, info: Mapping[str, Any]) -> None:
         self._engine.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": dict(info)})
 
@@ -169,14 +180,18 @@ class VllmEngine:
 
     @contextmanager
     def _renewed(self) -> Iterator[None]:
-        """Inside, replace the weights. Afterwards the engine is awake and keeps nothing of the old ones."""
+        """Inside, replace the weights. Afterwards the engine is awake and keeps nothing of the old ones, but for keys
+        and values until the submission that is under way ends."""
         if self._asleep:
             self._engine.wake_up(tags=["weights"])
         yield
         if self._asleep:
             self._engine.wake_up(tags=["kv_cache"])
             self._asleep = False
-        self._forget_prefixes()
+        if self._cuda:
+            torch.cuda.synchronize()  # the next batch may be another thread's, on another stream
+        if not self._sampling:
+            self._forget_prefixes()
 
     def _forget_prefixes(self) -> None:
         # A block of old weights would be wrong. And a prompt that begins with a kept block takes fewer tokens of a
@@ -242,7 +257,14 @@ def _sample(output: Any) -> Sample:
     tokens = np.array(output.token_ids, dtype=np.int32)
     logprobs = [position[token].logprob for token, position in zip(tokens.tolist(), output.logprobs, strict=True)]
     ended = output.finish_reason == "stop"
-    return Sample(tokens, np.array(logprobs, dtype=np.float32), "stop" if ended else "length")
+    spans: list[Any] = output.weight_versions or []
+    return Sample(
+        tokens,
+        np.array(logprobs, dtype=np.float32),
+        "stop" if ended else "length",
+        weight_version=int(spans[0].version) if spans else None,
+        newer_from=spans[1].start if len(spans) > 1 else None,
+    )
 
 
 def fuse_norms(model: Module) -> None:

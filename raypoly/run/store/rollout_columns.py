@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
 from itertools import pairwise
 from typing import Any
 
@@ -56,6 +56,7 @@ _TURNS = pa.list_(
         }
     )
 )
+_NEWER = "newer_from"
 DRAFT_OF = "draft_of"
 """The column of attempts that names their draft; null for none."""
 
@@ -70,10 +71,19 @@ def rollout_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
         "seed": pa.array([rollout.seed for rollout in rollouts], pa.uint64()),
         "weight_version": pa.array([rollout.weight_version for rollout in rollouts], pa.int32()),
         **_turn_columns(rollouts),
+        **_newer_column(rollouts),
     }
 
 
 def rollouts_of(table: pa.Table) -> tuple[Rollout, ...]:
+    rollouts = _of_one_version(table)
+    if _NEWER not in table.column_names:
+        return rollouts
+    newer = table.column(_NEWER).to_pylist()
+    return tuple(replace(rollout, newer_from=at) for rollout, at in zip(rollouts, newer, strict=True))
+
+
+def _of_one_version(table: pa.Table) -> tuple[Rollout, ...]:
     columns = (
         arrays_of(table.column("prompt_tokens")),
         arrays_of(table.column("tokens")),
@@ -88,6 +98,12 @@ def rollouts_of(table: pa.Table) -> tuple[Rollout, ...]:
         Rollout(*row, *((mask.astype(np.bool_), tuple(Turn(**turn) for turn in each), outcome) if each else ()))
         for row, (mask, each, outcome) in zip(zip(*columns, strict=True), own, strict=True)
     )
+
+
+def _newer_column(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
+    """No column where weights changed in no rollout."""
+    found = [rollout.newer_from for rollout in rollouts]
+    return {_NEWER: pa.array(found, pa.int32())} if any(at is not None for at in found) else {}
 
 
 def _turn_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:

@@ -193,6 +193,55 @@ def test_while_anything_is_sampled_the_learner_has_the_weights_that_sample(tmp_p
     assert seen[2][1] == in_turn(1, 1)[0]
 
 
+class InFlight(ByWeights):
+    """Its second token is by the weights that it has when it is done."""
+
+    async def sample(self, requests: Sequence[SampleRequest], feed: Any = None) -> AsyncIterator[Any]:
+        version, digest = self.version, self.digest
+        await asyncio.sleep(self.longer)
+        async for slot, rollouts in super(ByWeights, self).sample(requests, feed):
+            yield slot, tuple(self._switched(it, version, digest) for it in rollouts)
+
+    def _switched(self, rollout: Rollout, version: int, digest: str) -> Rollout:
+        first, newer = tokens_by(digest, rollout.seed)[:1], rollout.tokens[1:]
+        at = 1 if self.version > version else None
+        return replace(rollout, tokens=np.concatenate([first, newer]), weight_version=version, newer_from=at)
+
+
+IN_FLIGHT = "train.ahead_mode=in_flight"
+
+
+async def sampled_for_long(folder: Path, commits: int | None = None) -> OpenRun:
+    opened = await open_virtual(folder, (), [*AHEAD, IN_FLIGHT, "train.steps=4"], shared=False, sampling=InFlight)
+    opened.services.generator.longer = 30.0  # type: ignore[attr-defined]
+    return await go_on(_opened(opened), commits)
+
+
+def test_in_flight_weights_change_in_the_middle_and_rows_say_where(tmp_path: Path) -> None:
+    done = run_virtual(sampled_for_long(tmp_path))
+    switched = [{it.newer_from for group in step.groups for it in group.rollouts} for step in steps_of(done)]
+    assert versions(done) == [[0], [0], [1], [2]]
+    assert switched == [{None}, {1}, {1}, {1}]
+    rows = [step.applied.metrics for step in steps_of(done)]
+    assert [(row["staleness"], row["stale_tokens"]) for row in rows] == [(0.0, 0.0), (1.0, 0.5), (1.0, 0.5), (1.0, 0.5)]
+    for row in rows:
+        assert sum(row["exposed"].values()) == pytest.approx(row["seconds"]["total"], abs=1e-3)
+
+
+def test_in_flight_each_step_is_trained_once_wherever_a_run_is_killed(tmp_path: Path) -> None:
+    order = EpochOrder(timed_problems(32), 4, 0)
+    for commits in range(0, 4 * 10, 3):
+        folder = tmp_path / str(commits)
+        with pytest.raises(BaseExceptionGroup):
+            run_virtual(sampled_for_long(folder, commits))
+        done = run_virtual(sampled_for_long(folder))  # replays what was trained, to the same digests
+        for number, step in enumerate(steps_of(done)):
+            assert [group.problem_id for group in step.groups] == [problem.id for problem in order.batch(number)]
+            assert {it.weight_version for group in step.groups for it in group.rollouts} <= {number - 1, number}
+        assert done.durability.journal.completed_steps() == (0, 1, 2, 3)
+        assert done.durability.store.list("journal/") == ()
+
+
 async def _opened(opened: OpenRun) -> OpenRun:
     return opened
 

@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from raypoly.core.errors import RaypolyError, Unknown
 from raypoly.core.values import ASSISTANT, Problem, Rollout, Turn
+from raypoly.rollouts.engines import SampleRequest
 from raypoly.rollouts.environments import Conversation, Done, Environment, EnvironmentServices, Observation
+from raypoly.run.store.rollout_columns import rollout_columns, rollouts_of
 from raypoly.run.store.step_records import CompletedStep, Turned, assemble, decode, encode
 from tests.support.virtual_clock import run_virtual
 from tests.workflows.step.virtual_run import Taken, facts, open_virtual, stopped_after, taken
+from workflows.step.conversations import with_turn
 
 
 def wanted(conversation: Conversation) -> int:
@@ -274,3 +278,36 @@ class Surrogates(Environment):
     async def respond(self, problem: Problem, conversation: Conversation, services: EnvironmentServices) -> Any:
         result = await services.run("run(0.1)", "\ud800")
         return Done() if len(conversation.own) > 1 else Observation(result.status)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "whole", "stale"),
+    [
+        ((3, None), (3, None), (3, None), 8),
+        ((3, None), (4, None), (3, 4), 4),
+        ((3, None), (3, 1), (3, 5), 5),
+        ((3, 2), (4, None), (3, 2), 2),
+        ((4, None), (4, None), (4, None), 0),
+        ((4, None), (3, None), (3, None), 8),
+        ((4, None), (3, 1), (3, None), 8),
+    ],
+    ids=["old", "between turns", "in the second", "in the first", "new", "back", "back and again"],
+)
+def test_a_conversation_knows_where_newer_weights_went_on(
+    first: tuple[int, int | None], second: tuple[int, int | None], whole: tuple[int, int | None], stale: int
+) -> None:
+    """`back`: it was killed before the newer weights' update was in the journal."""
+    tokens = np.arange(4, dtype=np.int32)
+
+    def turn(version: int, newer: int | None) -> Rollout:
+        return Rollout(tokens, tokens, np.zeros(4, np.float32), "x", "stop", 1, version, newer_from=newer)
+
+    request = SampleRequest(0, tokens, (1,))
+    found = with_turn(with_turn(None, turn(*first), request), turn(*second), request)
+    assert (found.weight_version, found.newer_from) == whole
+    assert found.stale_tokens(4) == stale
+    for some in ([found, turn(*first)], [turn(*first), turn(*second)]):
+        again = rollouts_of(pa.table(rollout_columns(some)))
+        assert [(it.weight_version, it.newer_from) for it in again] == [
+            (it.weight_version, it.newer_from) for it in some
+        ]

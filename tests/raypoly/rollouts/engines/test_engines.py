@@ -15,6 +15,7 @@ from raypoly.algorithms.losses.aggregation import Normalisers
 from raypoly.core.config import GeneratorConfig, TrainConfig
 from raypoly.core.errors import UsageError
 from raypoly.core.gguf_models import GgufModel
+from raypoly.core.values import Int32
 from raypoly.learner.policy_learner import PolicyLearner
 from raypoly.learner.tiny_model import build_tokenizer
 from raypoly.learner.training_rows import TrainingRow
@@ -153,6 +154,51 @@ def test_an_update_leaves_nothing_of_the_old_weights(engine: Any, folder: Path) 
     assert stale > 1e-2
     engine.update_weights(one.export())
     assert worst(engine, one) < 1e-4
+
+
+@pytest.mark.parametrize("engine", ["vllm"], indirect=True)
+def test_weights_that_come_between_two_tokens_are_told_of_each(engine: Any, folder: Path) -> None:
+    old, new, steps = learner(folder), changed(learner(folder)), 0
+    engine.update_weights(old.export())
+    engine.set_weight_version(3)
+    whole = sample(engine)
+
+    def more(wait: bool) -> list[SampleRequest] | None:
+        nonlocal steps
+        steps += 1
+        if steps == 9:
+            engine.update_weights(new.export())
+            engine.set_weight_version(4)
+        return None if wait else []
+
+    found = dict(engine.sample(REQUESTS, more))
+    switched = 0
+    pairs = [(slot, *pair) for slot in whole for pair in zip(found[slot], whole[slot], strict=True)]
+    for slot, one, other in pairs:
+        assert (other.weight_version, other.newer_from) == (one.weight_version, None) == (3, None)
+        at = one.newer_from
+        assert one.tokens[:at].tolist() == other.tokens[:at].tolist()
+        if at is not None:
+            switched += 1
+            prompt = REQUESTS[slot].prompt_tokens
+            assert np.abs(one.logprobs - old.logprobs(prompt, one.tokens, 1.0))[:at].max() < 1e-4
+            ids = np.concatenate([prompt, one.tokens[:at]])
+            assert float(next_logprobs(folder, old, new, ids)[one.tokens[at]]) == pytest.approx(
+                one.logprobs[at], abs=1e-4
+            )
+    assert switched >= 10
+    assert worst(engine, new) < 1e-4, "the next submission has nothing of the old ones"
+    engine.update_weights(old.export())
+
+
+@torch.no_grad()
+def next_logprobs(folder: Path, old: PolicyLearner, new: PolicyLearner, ids: Int32) -> torch.Tensor:
+    """Of the token after `ids`, whose last one is read by the new weights over the keys and values of the old ones."""
+    ids_1T, model = torch.from_numpy(ids.astype(np.int64))[None], AutoModelForCausalLM.from_pretrained(folder)
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in old.export().items()})
+    before = model(ids_1T[:, :-1]).past_key_values
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in new.export().items()})
+    return torch.log_softmax(model(ids_1T[:, -1:], past_key_values=before).logits[0, -1], -1)
 
 
 @pytest.mark.parametrize("name", ["transformers", "vllm"])
