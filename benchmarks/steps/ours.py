@@ -46,6 +46,7 @@ def config_of(setting: Setting, engine: str, folder: str) -> Config:
         "generator.max_prompt_tokens": setting.max_prompt_tokens,
         "generator.threads": setting.threads,
         "generator.temperature": setting.temperature,
+        "generator.memory_gib": setting.cache_gib,
         "objective.name": "tests.support.every_row_objective:EveryRow",
         "scorer.workers": setting.workers,
         "scorer.evidence": "false",
@@ -54,6 +55,7 @@ def config_of(setting: Setting, engine: str, folder: str) -> Config:
         "train.rollouts": setting.rollouts,
         "train.lr": setting.lr,
         "train.threads": setting.threads,
+        "train.token_budget": setting.token_budget,
         "train.steps": STEPS,
         "train.checkpoint_every": STEPS,
         "evaluate.every": 0,
@@ -101,7 +103,7 @@ def updates(setting: Setting, rows: Sequence[TrainingRow], pace: Pace) -> None:
     """The learner's updates on these rows, a group at a time as they come in a step; no Ray."""
     from raypoly.learner.policy_learner import PolicyLearner
 
-    config = TrainConfig(lr=setting.lr, threads=setting.threads)
+    config = TrainConfig(lr=setting.lr, threads=setting.threads, token_budget=setting.token_budget)
     model = ModelConfig.model_validate({"dtype": setting.dtype})
     learner = PolicyLearner(setting.model, config, build("policy_gradient"), setting.temperature, model)
     normalisers = Normalisers(setting.prompts, setting.rollouts, setting.max_tokens)

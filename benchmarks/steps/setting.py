@@ -40,6 +40,10 @@ class Setting:
     """Compute threads of TRL's one process in a step."""
     trl_dtype: str = "float32"
     """A name of `benchmarks.steps.trl.DTYPES`."""
+    token_budget: int = 2048
+    """`train.token_budget`: tokens in one of raypoly's micro-batches."""
+    cache_gib: float = 1.0
+    """`generator.memory_gib`, of raypoly's engine."""
     trl_rows: int = 160
     """Rows in one of TRL's micro-batches."""
     trl_graders: tuple[str, ...] = ("sandboxes", "forks")
@@ -81,6 +85,8 @@ def setting_of(model: str | None) -> Setting:
         threads=2,
         trl_threads=2,
         trl_dtype="bfloat16",
+        token_budget=1024,  # some 0.9 GiB less for 3 % of the time
+        cache_gib=0.5,  # the 64 responses have 0.4 at most
         trl_rows=8,
         trl_graders=("sandboxes",),
         rounds=3,

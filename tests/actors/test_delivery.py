@@ -114,7 +114,7 @@ class HashingEngine:
 
 def deliver(source: Source, *engines: HashingEngine, transport: str = "objects") -> None:
     async def main() -> None:
-        delivery = WeightDelivery(source, 3, transport, {})  # type: ignore[arg-type]
+        delivery = WeightDelivery(source, 3, transport, {}, asyncio.Lock())  # type: ignore[arg-type]
         for engine in engines:
             await delivery.to(engine)  # type: ignore[arg-type]
 

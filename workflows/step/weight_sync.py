@@ -55,6 +55,7 @@ class WeightSync:
         self._probe: Int32 | None = None
         self._worried = self._unproved = False
         self._links: Links = {}
+        self._turn = asyncio.Lock()
         self._delivery: WeightDelivery | None = None
         self.difference = {"probe_mean": math.nan, "probe_q99": math.nan}
         """|engine - learner| of the probe's log-probabilities after the last sync; the largest of the engines."""
@@ -69,9 +70,8 @@ class WeightSync:
         if generator.placement.sleeps:  # the learner's memory is free before an engine wakes
             await learner.ask("update", LearnerActor.release)
             await self.services.judge.rest()
-        if not sampling:
-            self._delivery = None
         await generator.update_weights(self._deliver)
+        self._delivery = None  # Ray can drop its object: an engine that is replaced asks for another
         if not generator.proved and not self._unproved:
             self._unproved = True
             self._note(
@@ -88,7 +88,7 @@ class WeightSync:
         await learner.settled()
         if self._delivery is None or self._delivery.version != learner.version:
             transport = self.services.generator.placement.transport
-            self._delivery = WeightDelivery(learner, learner.version, transport, self._links)
+            self._delivery = WeightDelivery(learner, learner.version, transport, self._links, self._turn)
         await self._delivery.to(engine)
 
     async def _fixed_logprobs(self) -> Float32:
@@ -153,11 +153,12 @@ def _difference(apart: Float32) -> tuple[float, float]:
 class WeightDelivery:
     """One version of the weights, for any number of engines and their replacements."""
 
-    def __init__(self, source: LearnerSession, version: int, transport: str, links: Links) -> None:
+    def __init__(self, source: LearnerSession, version: int, transport: str, links: Links, turn: asyncio.Lock) -> None:
+        """`turn`: the learner serves one engine at a time, also of several deliveries."""
         self._source, self.version, self._transport, self._links = source, version, transport, links
         self._object: tuple[Any, int] | None = None  # the parcel, and `started` of its learner
         self._hashes: tuple[asyncio.Future[dict[str, str]], int] | None = None
-        self._turn = asyncio.Lock()
+        self._turn = turn
 
     async def to(self, engine: EngineClient) -> None:
         """Return when the engine has the weights and has proved it, if it can. Raises `WeightsMismatch`, and
@@ -193,7 +194,7 @@ class WeightDelivery:
 
     async def _by_transport(self, engine: EngineClient) -> int:
         """Returns `started` of the sender, as `_as_object`."""
-        async with self._turn:  # the learner serves one engine at a time
+        async with self._turn:
             peer, (parcel, started) = engine.who, await self._connected(engine)
             receive = engine.ask_between("update", GeneratorActor.receive, parcel, self.version)
             try:
