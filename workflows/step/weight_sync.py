@@ -71,7 +71,7 @@ class WeightSync:
             await learner.ask("update", LearnerActor.release)
             await self.services.judge.rest()
         await generator.update_weights(self._deliver)
-        self._delivery = None  # Ray can drop its object: an engine that is replaced asks for another
+        self._delivery = None  # Ray drops its object; a replaced engine gets another
         if not generator.proved and not self._unproved:
             self._unproved = True
             self._note(
@@ -82,8 +82,7 @@ class WeightSync:
             await self._measure(before)
 
     async def _deliver(self, engine: EngineClient) -> None:
-        """Send an engine what the learner has now, which may be newer than the last sync where a step is sampled ahead
-        in flight."""
+        """Send an engine what the learner has now; in flight that may be newer than the last sync."""
         learner = self.services.learner
         await learner.settled()
         if self._delivery is None or self._delivery.version != learner.version:
@@ -154,7 +153,7 @@ class WeightDelivery:
     """One version of the weights, for any number of engines and their replacements."""
 
     def __init__(self, source: LearnerSession, version: int, transport: str, links: Links, turn: asyncio.Lock) -> None:
-        """`turn`: the learner serves one engine at a time, also of several deliveries."""
+        """`turn`: the learner serves one engine at a time."""
         self._source, self.version, self._transport, self._links = source, version, transport, links
         self._object: tuple[Any, int] | None = None  # the parcel, and `started` of its learner
         self._hashes: tuple[asyncio.Future[dict[str, str]], int] | None = None
