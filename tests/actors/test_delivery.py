@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ import pytest
 from actors.engine_actor import GeneratorActor
 from actors.learner import LearnerActor
 from raypoly.core.errors import TransferBroken, WeightsMismatch
-from workflows.step.weight_sync import WeightDelivery, both
+from raypoly.core.settings import load
+from raypoly.planning.placement import Placement
+from workflows.step.weight_sync import WeightDelivery, WeightSync, both
 
 
 class Side:
@@ -102,12 +105,13 @@ class HashingEngine:
 
     def __init__(self, hashes: dict[str, str] | None, name: str = "generator-7") -> None:
         self.who, self.name, self.kind, self.proved = "generator", name, "vllm", False
-        self.received, self._hashes, self.started = 0, hashes, 1
+        self.received, self.version, self._hashes, self.started = 0, -1, hashes, 1
         self.asked: list[str] = []
 
     async def ask_between(self, stage: str, question: Any, *args: Any) -> dict[str, str] | None:
         await asyncio.sleep(0)
-        self.received += question is GeneratorActor.receive
+        if question is GeneratorActor.receive:
+            self.received, self.version = self.received + 1, args[1]
         self.asked.append(question.__name__)
         return self._hashes
 
@@ -157,6 +161,38 @@ def test_hashes_of_a_learner_that_replaced_the_sender_are_no_proof_against_the_e
     deliver(source, engine)
     assert engine.proved
     assert (source.offered, source.asked, engine.received) == (2, 2, 2)
+
+
+async def test_a_replacement_gets_what_the_learner_has_by_then_and_waits_for_an_update_that_is_being_applied() -> None:
+    """In flight the learner may be an update beyond the last sync."""
+    source, first, other = Source({"a": "1"}, {"a": "1"}), HashingEngine({"a": "1"}), HashingEngine({"a": "1"})
+    applying = asyncio.Lock()
+
+    async def settled() -> None:
+        async with applying:
+            pass
+
+    learner: Any = source
+    learner.version, learner.settled = 3, settled
+
+    class Engines:
+        samples = proved = True
+        placement = Placement("cpu", "objects", False)
+
+        async def update_weights(self, deliver: Any) -> None:
+            self.deliver = deliver
+            await deliver(first)
+
+    services: Any = SimpleNamespace(generator=Engines(), learner=learner)
+    await WeightSync(load(None, [], print), services, [], print).sync(sampling=True)
+    assert first.version == 3
+    async with applying:
+        late = asyncio.create_task(services.generator.deliver(other))
+        await asyncio.sleep(0.01)
+        assert other.version == -1
+        learner.version = 4
+    await late
+    assert other.version == 4
 
 
 @pytest.mark.parametrize("transport", ["ipc", "nccl"])
