@@ -46,6 +46,7 @@ class VllmEngine:
     """One in-process vLLM engine."""
 
     takes_more = True
+    _sampling = False
 
     def __init__(self, model_path: Path, config: GeneratorConfig, dtype: str) -> None:
         cuda = torch.cuda.is_available()
@@ -56,10 +57,10 @@ class VllmEngine:
         if tied:
             register_loader()
         cache = {} if cuda else {"kv_cache_memory_bytes": cpu_cache_bytes(config, _token_bytes(model, dtype))}
-        self._config, self._cuda = config, cuda
+        self._config = config
         self._stop = end_tokens(model_path)
         self._vllm = vllm
-        self._asleep = self._sampling = False
+        self._asleep = False
         self._engine: Any = vllm.LLMEngine.from_engine_args(
             vllm.EngineArgs(
                 model=str(model_path),
@@ -188,7 +189,7 @@ class VllmEngine:
         if self._asleep:
             self._engine.wake_up(tags=["kv_cache"])
             self._asleep = False
-        if self._cuda:
+        if torch.cuda.is_available():
             torch.cuda.synchronize()  # the next batch may be another thread's, on another stream
         if not self._sampling:
             self._forget_prefixes()
