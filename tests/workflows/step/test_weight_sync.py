@@ -215,11 +215,11 @@ def test_losing_each_of_two_engines_and_every_other_actor_ends_with_the_bits_of_
         for actor in learning.actors.values():
             ray.kill(actor)
 
-    async def lose_one_first(weights: WeightSync) -> None:
+    async def lose_one_first(weights: WeightSync, sampling: bool = False) -> None:
         seen[:] = [weights]
         if weights.services.learner.version == 2:
             ray.kill(ray.get_actor("generator"))
-        await sync(weights)
+        await sync(weights, sampling)
 
     async def sleeping_first(learning: LearnerSession, step: int, *others: Any) -> UpdateStats:
         if step == 1:
