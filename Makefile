@@ -86,7 +86,6 @@ human-eval: setup
 
 train: setup
 	$(PYTHON) -m raypoly.train $(ARGS)
-	@echo "To compare: make train ARGS=objective.name=grpo, and make train ARGS=objective.name=strategy_coverage (docs/results/coverage.md)."
 
 train-llm: smollm2
 	$(PYTHON) -m raypoly.train --config configs/smollm2.yaml $(ARGS)

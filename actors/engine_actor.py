@@ -35,7 +35,6 @@ _SIDE = "side"
 # (`workflows.step.weight_sync`) it crosses a block of the KV cache. An engine without blocks has `probe_tokens`.
 _PROBE_RESPONSE = 16
 
-
 _TURN_SECONDS = 0.05  # a submission that waits for requests looks so often for other work, and the other way round
 
 

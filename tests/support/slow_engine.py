@@ -13,6 +13,8 @@ class SlowEngine(VllmEngine):
     def sample(self, requests: Sequence[SampleRequest], more: More | None = None) -> Iterator[tuple[int, list[Sample]]]:
         def slowly(wait: bool) -> Sequence[SampleRequest] | None:
             time.sleep(0.1)
-            return None if more is None and wait else () if more is None else more(wait)
+            if more is not None:
+                return more(wait)
+            return None if wait else ()
 
         return super().sample(requests, slowly)

@@ -78,6 +78,7 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ("train.mini_batch_prompts=10", "set loss.name=clipped_surrogate"),
         ("train.ahead=2", "train.ahead"),
         ("train.ahead=1", "which loss.name=policy_gradient does not correct: set loss.importance_cap=2"),
+        ("train.ahead_mode=in_flight", "is of a step that is sampled ahead: set train.ahead=1, or drop it"),
         ("train.ahead=1 train.refill=3", "and train.refill=3 samples more for those that don't: set one of them to 0"),
         ("train.ahead=1 train.mini_batch_prompts=10 loss.name=cispo", "changes them in its middle: set train.ahead=0"),
         ("train.ahead=1 generator.placement=colocated", "they take turns on one GPU: set train.ahead=0"),
